@@ -1,0 +1,1 @@
+"""Agents for streamsim: the interface, the runtime that speaks the protocol, and those that ship."""

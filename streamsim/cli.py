@@ -1,0 +1,68 @@
+"""The command line: finds the command, turns errors into one line and an exit code.
+
+Exit codes: 0 good, 1 the thing checked or run is bad, 2 wrong usage or input, 130 after Ctrl-C,
+143 after SIGTERM. Each command is a module of ``streamsim.commands`` with ``HELP``,
+``add_arguments(parser)`` and ``execute(args) -> int``; no heavy library is imported before
+``execute``. Figures go to stdout, notices to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from streamsim import __version__
+from streamsim.errors import StreamsimError
+
+COMMANDS: tuple[str, ...] = (
+    # "name",
+)
+"""In the order of the help page. ``import`` is the module ``import_``."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="streamsim",
+        description="Replay recorded episodes as live sessions, and score what the agent answers.",
+        epilog="example: streamsim demo",
+    )
+    parser.add_argument("--version", action="version", version=f"streamsim {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"streamsim.commands.{name}" + ("_" if name == "import" else ""))
+        sub = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.HELP,
+            epilog=module.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(sub)
+        sub.set_defaults(execute=module.execute)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    args = build_parser().parse_args(argv)
+    try:
+        code: int = args.execute(args)
+    except StreamsimError as error:
+        print(f"streamsim {args.command}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"streamsim {args.command}: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has gone: say nothing more, also not at interpreter exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

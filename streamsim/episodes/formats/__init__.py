@@ -1,0 +1,1 @@
+"""One module per annotation format that can be imported into a dataset folder."""

@@ -1,0 +1,1 @@
+"""Makers of synthetic episodes with real ground truth."""

@@ -1,0 +1,1 @@
+"""Pure functions over journals and answer keys; one module per benchmark."""

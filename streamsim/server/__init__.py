@@ -1,0 +1,1 @@
+"""Sockets and clock around a session, HTTP around the sessions."""
