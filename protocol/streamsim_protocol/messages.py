@@ -7,7 +7,7 @@ that no clocks need synchronising. This module knows no sockets and no encoding.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -16,8 +16,13 @@ MAJOR_VERSION = 1
 SUBPROTOCOL = "streamsim.v1"
 MAX_SERVER_MESSAGE_BYTES = 1 << 20
 MAX_AGENT_MESSAGE_BYTES = 64 << 10
+VISIBILITY_TOLERANCE_NS = 1_000
+"""A frame is visible to a query iff ``frame.media_ns <= query.media_ns + 1_000`` (STORM-Bench's rule)."""
 FIRST_UNPROMPTED_TURN = 1 << 31
 """Turn ids below this are given by the server to probes; ids from here on are the agent's own."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+"""An integer that cannot be negative: times, durations, sizes, numbers."""
 
 Probe = Literal["task", "status", "cause"]
 QueryKind = Literal["choice", "open", "heartbeat", "standing"]
@@ -37,8 +42,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     ``seq`` counts from 1 in each direction; ``ack`` is cumulative, 0 while nothing was received.
     """
 
-    seq: int = 0
-    ack: int = 0
+    seq: Count = 0
+    ack: Count = 0
 
 
 # ------------------------------------------------------------------------------- server to agent
@@ -59,15 +64,15 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     frames: FramePolicy
     fps: float
     size: tuple[int, int]
-    seed: int
-    credit: int
+    seed: Count
+    credit: Count
 
 
 class Frame(Message, frozen=True, kw_only=True, tag="frame"):
     """Sample ``k``, what a viewer sees at ``media_ns``; ``data`` is a JPEG or PNG file."""
 
-    k: int
-    media_ns: int
+    k: Count
+    media_ns: Count
     encoding: Literal["jpeg", "png"]
     data: bytes
 
@@ -75,8 +80,8 @@ class Frame(Message, frozen=True, kw_only=True, tag="frame"):
 class Gap(Message, frozen=True, kw_only=True, tag="gap"):
     """Samples ``from_k <= k < to_k`` will not come, and why."""
 
-    from_k: int
-    to_k: int
+    from_k: Count
+    to_k: Count
     reason: str
 
 
@@ -88,12 +93,12 @@ class ProbeMessage(Message, frozen=True, kw_only=True, tag="probe"):
     instant.
     """
 
-    turn: int
+    turn: Count
     query: str
-    order: int
+    order: Count
     kind: QueryKind
     probe: Probe
-    media_ns: int
+    media_ns: Count
     text: str
     stem: str
     options: tuple[str, ...]
@@ -102,7 +107,7 @@ class ProbeMessage(Message, frozen=True, kw_only=True, tag="probe"):
 class TurnClosed(Message, frozen=True, kw_only=True, tag="turn_closed"):
     """The server fences a turn, begun or not: nothing of it counts from here on."""
 
-    turn: int
+    turn: Count
     reason: TurnCloseReason
 
 
@@ -118,7 +123,7 @@ class Tick(Message, frozen=True, kw_only=True, tag="tick"):
     ``rate`` is media seconds per wall second, 0 while the clock is held or paused.
     """
 
-    media_ns: int
+    media_ns: Count
     rate: float
     reason: Literal["start", "hold", "release", "jump", "pause", "resume", "rate", "step"]
 
@@ -152,7 +157,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
 class Ready(Message, frozen=True, kw_only=True, tag="ready"):
     """``begin`` has returned: wall time starts here. ``begin_ns`` is how long it took."""
 
-    begin_ns: int = 0
+    begin_ns: Count = 0
 
 
 class Ack(Message, frozen=True, kw_only=True, tag="ack"):
@@ -165,10 +170,10 @@ class Settled(Message, frozen=True, kw_only=True, tag="settled"):
     ``waited_ns`` from reception to the start of ``observe``, ``service_ns`` inside it.
     """
 
-    k: int
+    k: Count
     outcome: Settlement
-    waited_ns: int = 0
-    service_ns: int = 0
+    waited_ns: Count = 0
+    service_ns: Count = 0
     error: str | None = None
 
 
@@ -178,15 +183,15 @@ class TurnStarted(Message, frozen=True, kw_only=True, tag="turn_started"):
     ``waited_ns`` from the probe's reception to here; 0 for an unprompted turn.
     """
 
-    turn: int
-    seen_media_ns: int | None
-    waited_ns: int = 0
+    turn: Count
+    seen_media_ns: Count | None
+    waited_ns: Count = 0
 
 
 class Text(Message, frozen=True, kw_only=True, tag="text"):
     """A piece of the turn's utterance, in order."""
 
-    turn: int
+    turn: Count
     text: str
 
 
@@ -197,12 +202,12 @@ class TurnEnded(Message, frozen=True, kw_only=True, tag="turn_ended"):
     ``dropped_chars`` counts text that the runtime threw away after a fence.
     """
 
-    turn: int
+    turn: Count
     reason: TurnEndReason
-    service_ns: int = 0
-    first_text_ns: int | None = None
-    marks: dict[str, int] = {}
-    dropped_chars: int = 0
+    service_ns: Count = 0
+    first_text_ns: Count | None = None
+    marks: dict[str, Count] = {}
+    dropped_chars: Count = 0
     error: str | None = None
 
 
@@ -229,7 +234,7 @@ class Bye(Message, frozen=True, kw_only=True, tag="bye"):
     """The agent's last message. ``saved`` is the digest of what ``save`` wrote, None if nothing."""
 
     saved: str | None = None
-    saved_bytes: int = 0
+    saved_bytes: Count = 0
 
 
 ServerMessage = Welcome | Frame | Gap | ProbeMessage | TurnClosed | ChainClosed | Tick | End | Error

@@ -13,10 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from streamsim_protocol.messages import QueryKind
-
-VISIBILITY_TOLERANCE_NS = 1_000
-"""A frame is visible to a query iff ``frame.media_ns <= query.media_ns + 1_000`` (STORM-Bench's rule)."""
+from streamsim_protocol.messages import VISIBILITY_TOLERANCE_NS, QueryKind
 
 CAUSES = (
     "missing_observation",

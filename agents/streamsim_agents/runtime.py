@@ -1,0 +1,226 @@
+"""The agent's side of the wire: a socket loop that never blocks, beside the one worker thread.
+
+The loop reads at all times and acknowledges reception at once; it has no say in what the agent does
+next. A connection plays one session; after its ``bye`` the runtime connects again, until the server
+says that there is no more to play (close code 4000).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.typing import Subprotocol
+
+from streamsim_agents.agent import Agent
+from streamsim_agents.outbox import Outbox
+from streamsim_agents.worker import Worker
+from streamsim_protocol import messages as wire
+from streamsim_protocol.codec import decode_server_message, encode
+from streamsim_protocol.errors import CloseCode, ProtocolError
+from streamsim_protocol.states import Connection
+
+PING_TIMEOUT_S = 90.0
+RECEIVE_BUFFER_BYTES = 64 << 10
+IDLE_GRACE_S = 5.0
+"""How long a worker may go on after its connection is gone before the process ends with it inside."""
+
+
+class ConnectError(Exception):
+    """The server could not be reached or refused the connection; the text says why."""
+
+
+class SessionRefused(Exception):
+    """The server ended a session by a close code that tells of a fault; the text is its reason."""
+
+
+class Runtime:
+    """Plays all sessions that one URL offers with one agent."""
+
+    def __init__(
+        self, url: str, make_agent: Callable[[], Agent], *, name: str, memory_folder: Path | None = None
+    ) -> None:
+        if urlsplit(url).scheme not in ("ws", "wss"):
+            raise ConnectError(f"expected a ws:// or wss:// address, got {url!r}")
+        self._url = url
+        self._name = name
+        self._worker = Worker(make_agent, memory_folder)
+        self._frames: wire.FramePolicy = "all"
+        self._libraries: dict[str, str] = {}
+        self._load_error: str | None = None
+
+    async def run(self) -> int:
+        """Play until the server has no more; returns how many sessions were played to their ``bye``."""
+        self._worker.start()
+        played = 0
+        try:
+            await self._load()
+            while await self._play_one():
+                played += 1
+        finally:
+            self._worker.quit()
+            if not await asyncio.to_thread(self._worker.join, IDLE_GRACE_S):
+                # the agent is stuck in its own code: no interpreter shutdown would ever finish
+                print("streamsim agent: the worker did not become idle, leaving", file=sys.stderr, flush=True)
+                os._exit(3)
+        return played
+
+    async def _load(self) -> None:
+        loop = asyncio.get_running_loop()
+        loaded = asyncio.Event()
+
+        def done(name: str, frames: wire.FramePolicy, libraries: dict[str, str], error: str | None) -> None:
+            self._frames, self._libraries, self._load_error = frames, libraries, error
+            loop.call_soon_threadsafe(loaded.set)
+
+        self._worker.load(done)
+        await loaded.wait()
+
+    async def _play_one(self) -> bool:
+        """One connection; True if a session was played, False if the server has no more."""
+        try:
+            async with connect(
+                self._url,
+                subprotocols=[Subprotocol(wire.SUBPROTOCOL)],
+                compression=None,
+                max_size=wire.MAX_SERVER_MESSAGE_BYTES,
+                ping_timeout=PING_TIMEOUT_S,
+                close_timeout=5.0,
+                open_timeout=30.0,
+                user_agent_header=None,
+                proxy=None,
+            ) as socket_:
+                _shrink_receive_buffer(socket_)
+                return await _SessionLoop(self, socket_).play()
+        except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
+            raise ConnectError(f"cannot connect to {self._url!r}: {error}") from error
+
+    def hello(self) -> wire.Hello:
+        """What the agent says of itself."""
+        return wire.Hello(
+            versions=(wire.MAJOR_VERSION,),
+            agent=self._name,
+            frames=self._frames,
+            libraries=self._libraries,
+        )
+
+    @property
+    def worker(self) -> Worker:
+        """The thread on which the agent runs."""
+        return self._worker
+
+    @property
+    def load_error(self) -> str | None:
+        """The traceback of an agent that could not be made."""
+        return self._load_error
+
+
+class _SessionLoop:
+    """One connection: reads, acknowledges, hands over, sends what the worker says."""
+
+    def __init__(self, runtime: Runtime, socket_: ClientConnection) -> None:
+        self._runtime = runtime
+        self._worker = runtime.worker
+        self._socket = socket_
+        self._connection = Connection()
+        self._wake = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._outbox = Outbox(lambda: _wake_threadsafe(loop, self._wake))
+        self._said_bye = False
+
+    async def play(self) -> bool:
+        await self._send(self._runtime.hello())
+        sender = asyncio.create_task(self._send_all())
+        try:
+            async for data in self._socket:
+                message = decode_server_message(data)
+                self._connection.receive(message)
+                self._handle(message)
+        except ProtocolError as error:
+            await self._socket.close(error.close_code, error.reason)
+            raise SessionRefused(f"the server broke the contract: {error}") from error
+        except ConnectionClosed:
+            pass
+        finally:
+            self._outbox.close()
+            self._worker.abandon("disconnected")
+            sender.cancel()
+            with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
+                await sender
+        return self._verdict()
+
+    def _verdict(self) -> bool:
+        code = self._socket.close_code
+        if code == CloseCode.FINISHED:
+            return False
+        if self._said_bye:
+            return True
+        reason = self._socket.close_reason or "no reason given"
+        raise SessionRefused(f"connection closed with code {code}: {reason}")
+
+    def _handle(self, message: wire.ServerMessage) -> None:
+        match message:
+            case wire.Welcome():
+                self._acknowledge()
+                if self._runtime.load_error is not None:
+                    self._say(wire.Failed(phase="load", error=self._runtime.load_error))
+                else:
+                    self._worker.begin(message, self._outbox)
+            case wire.Frame():
+                self._acknowledge()
+                self._worker.put_frame(message)
+            case wire.ProbeMessage():
+                self._acknowledge()
+                self._worker.put_probe(message)
+            case wire.TurnClosed():
+                self._worker.close_turn(message.turn, message.reason)
+            case wire.ChainClosed():
+                self._worker.close_chain(message.query)
+            case wire.End(reason="completed"):
+                self._worker.end()
+            case wire.End():
+                self._worker.abandon("interrupted")
+            case wire.Gap() | wire.Tick() | wire.Error():
+                pass
+
+    def _acknowledge(self) -> None:
+        self._say(wire.Ack())
+
+    def _say(self, message: wire.AgentMessage) -> None:
+        self._outbox.put_now(message)
+        self._wake.set()
+
+    async def _send_all(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while (message := self._outbox.take()) is not None:
+                await self._send(message)
+
+    async def _send(self, message: wire.AgentMessage) -> None:
+        if self._said_bye:
+            return  # late news of work in the background: nobody waits for it any more
+        self._said_bye = isinstance(message, wire.Bye)
+        await self._socket.send(encode(self._connection.stamp(message)))
+
+
+def _wake_threadsafe(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has closed: nobody is left to be woken
+        loop.call_soon_threadsafe(event.set)
+
+
+def _shrink_receive_buffer(connection: ClientConnection) -> None:
+    """Keep what the kernel holds small, so that the credit window tells the truth."""
+    raw = connection.transport.get_extra_info("socket")
+    if raw is not None:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        if raw.family in (socket.AF_INET, socket.AF_INET6):
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,0 +1,163 @@
+"""A run is a folder: ``run.json`` and one journal per session and attempt.
+
+    runs/NAME/run.json                          the configuration, written first
+    runs/NAME/sessions/EPISODE.R.A.jsonl        repeat R, attempt A, both from 1
+    runs/NAME/memory/SESSION/                   what the agent saved
+    runs/NAME/logs/lane-N.log                   what the agent processes printed
+    runs/NAME/scores.json                       derived; can always be made again
+
+This module knows the names in the folder and nothing of sessions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from streamsim.episodes.episode import Chain
+from streamsim.errors import RunError
+from streamsim.journal.read import JournalFile, read_journal
+from streamsim_protocol.messages import ClockMode, FramePolicy, History
+
+_JOURNAL_NAME = re.compile(r"(?P<episode>.+)\.(?P<repeat>\d+)\.(?P<attempt>\d+)\.jsonl")
+_MAX_NAME = 180
+
+
+class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Which agent, with which arguments, under which interpreter (None: the server's own)."""
+
+    name: str
+    arguments: dict[str, str] = {}
+    python: str | None = None
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What fixes a run: two runs with equal ``RunConfig`` give comparable figures.
+
+    ``dataset`` is the path of the public half. ``episodes`` are the ids that are played, in the order
+    of the dataset; ``partial`` says that the dataset has more. Timeouts are in seconds of wall time.
+    """
+
+    dataset: str
+    dataset_digest: str
+    episodes: tuple[str, ...]
+    partial: bool
+    agent: AgentSpec | None
+    clock: ClockMode
+    rate: float
+    history: History
+    chain: Chain
+    frames: FramePolicy | None
+    fps: float
+    pixel_budget: int
+    encoding: str
+    quality: int
+    sampling: str
+    seed: int
+    repeat: int
+    prompts: str | None
+    prompts_digest: str
+    reader: str
+    credit: int
+    credit_timeout_s: float
+    ready_timeout_s: float
+    answer_timeout_s: float
+    hang_timeout_s: float
+    drain_timeout_s: float
+
+
+class RunFile(msgspec.Struct, frozen=True, kw_only=True):
+    """``run.json``: the configuration, and what is worth knowing of where it was made."""
+
+    format: str = "streamsim.run/1"
+    run: str
+    started_at: str
+    streamsim: str
+    host: dict[str, str]
+    config: RunConfig
+
+
+def write_run_file(folder: Path, run_file: RunFile) -> None:
+    """Create the run folder and its ``run.json``; ``RunError`` if the folder exists."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise RunError(
+            f"run folder {str(folder)!r} exists: choose another --out, or continue it with --resume"
+        ) from None
+    except OSError as error:
+        raise RunError(f"cannot make run folder {str(folder)!r}: {error.strerror}") from error
+    for name in ("sessions", "memory", "logs"):
+        (folder / name).mkdir()
+    temporary = folder / ".run.json"
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(run_file), indent=2) + b"\n")
+    temporary.rename(folder / "run.json")
+
+
+def read_run_file(folder: Path) -> RunFile:
+    """Read ``run.json``; ``RunError`` says what is wrong with it."""
+    path = folder / "run.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunFile)
+    except OSError as error:
+        raise RunError(
+            f"no run at {str(folder)!r}: expected run.json in it ({error.strerror}); "
+            "give the folder that `streamsim run` named"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise RunError(f"{path}: {error}") from error
+
+
+def config_difference(old: RunConfig, new: RunConfig) -> list[str]:
+    """What differs between two configurations, one line a field."""
+    lines = []
+    for name in RunConfig.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            lines.append(f"{name}: the run has {_show(before)}, the command says {_show(after)}")
+    return lines
+
+
+def _show(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def journal_path(folder: Path, episode: str, repeat: int, attempt: int) -> Path:
+    """Where a session's journal lies. Ids that make no file name are quoted, long ones shortened."""
+    name = quote(episode, safe="-_.~+=@,() ")
+    if len(name) > _MAX_NAME:
+        name = name[: _MAX_NAME - 17] + "~" + hashlib.sha256(episode.encode()).hexdigest()[:16]
+    return folder / "sessions" / f"{name}.{repeat}.{attempt}.jsonl"
+
+
+def next_attempt(folder: Path, episode: str, repeat: int) -> int:
+    """The first attempt that has no journal yet."""
+    attempt = 1
+    while journal_path(folder, episode, repeat, attempt).exists():
+        attempt += 1
+    return attempt
+
+
+def read_last_attempts(folder: Path) -> list[JournalFile]:
+    """The newest attempt of every session, by file name; unreadable first lines are left out.
+
+    An attempt that never got as far as its first line says nothing: the one before it counts.
+    """
+    newest: dict[tuple[str, int], tuple[int, JournalFile]] = {}
+    for path in sorted((folder / "sessions").glob("*.jsonl")):
+        named = _JOURNAL_NAME.fullmatch(path.name)
+        if named is None:
+            continue
+        journal = read_journal(path)
+        if not journal.entries:
+            continue
+        session = (unquote(named["episode"]), int(named["repeat"]))
+        attempt = int(named["attempt"])
+        if session not in newest or attempt > newest[session][0]:
+            newest[session] = (attempt, journal)
+    return [journal for _, journal in newest.values()]
