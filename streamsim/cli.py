@@ -18,7 +18,8 @@ from streamsim import __version__
 from streamsim.errors import StreamsimError
 
 COMMANDS: tuple[str, ...] = (
-    # "name",
+    "check",
+    "import",
 )
 """In the order of the help page. ``import`` is the module ``import_``."""
 

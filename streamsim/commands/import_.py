@@ -1,0 +1,154 @@
+"""``streamsim import``: annotation files and videos to a dataset folder."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamsim.errors import DatasetError
+
+if TYPE_CHECKING:
+    from streamsim.episodes.formats.imported import Imported, Locate
+
+HELP = "make a dataset of a benchmark's annotation files, or of your own questions and videos"
+EPILOG = """\
+examples:
+  streamsim import storm annotations/storm_cook.questions.jsonl \\
+      --manifest manifests/storm_cook.videos.jsonl --videos videos -o storm_cook
+  streamsim import csv questions.csv --videos clips -o mine
+
+exit codes: 0 all imported (absent videos are listed), 1 some rows were illegal and left out,
+2 a file cannot be read or parsed, or --strict and an illegal row: nothing was written
+"""
+
+_STORM_HELP = "STORM-Bench: questions as a JSON array, JSON lines, or per episode"
+_CSV_HELP = "your own questions: CSV or JSON rows of video, time, question, options, answer, …"
+_CSV_EPILOG = """\
+columns: video, time (seconds or H:MM:SS), question; options (a JSON list, or separated by |),
+answer (a letter, or an option's whole text) or answer_index (counted from 0); and if you have them
+id, episode, subset, kind, status (known, uncertain), causes, intensity (1 to 10), evidence_spans
+([[start, end], ...] in seconds), type, subtype
+
+example questions.csv:
+  video,time,question,options,answer
+  kitchen.mp4,12,What is on the table?,a cup|a plate|nothing,B
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One sub-command per format."""
+    formats = parser.add_subparsers(dest="format", metavar="FORMAT", required=True)
+    storm = _add_format(formats, "storm", _STORM_HELP, EPILOG)
+    storm.add_argument(
+        "--manifest", type=Path, action="append", default=[], metavar="FILE", help="may be given repeatedly"
+    )
+    table = _add_format(formats, "csv", _CSV_HELP, _CSV_EPILOG)
+    table.add_argument(
+        "--permute-options", action="store_true", help="order options per query as STORM-Bench does"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Import; 0, 1 or 2 as the help page says."""
+    from streamsim.episodes.finding import errors
+    from streamsim.episodes.formats.imported import write_imported
+
+    imported = _read_storm(args) if args.format == "storm" else _read_csv(args)
+    for finding in imported.findings:
+        print(finding, file=sys.stderr)
+    illegal = bool(errors(imported.findings))
+    written = bool(imported.episodes) and not (illegal and args.strict)
+    if written:
+        try:
+            write_imported(args.output, imported, copy=args.copy)
+        except OSError as error:
+            raise DatasetError(f"cannot write {str(args.output)!r}: {error}") from error
+    _report(args, imported, written)
+    if illegal:
+        return 2 if args.strict else 1
+    return 0
+
+
+def _add_format(
+    formats: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str, epilog: str
+) -> argparse.ArgumentParser:
+    """A format's sub-command, with the arguments that all formats have."""
+    parser = formats.add_parser(
+        name,
+        help=about,
+        description=about,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("questions", type=Path, nargs="+", metavar="QUESTIONS")
+    parser.add_argument(
+        "--videos", type=Path, metavar="DIR", help="the videos' root; default: beside the annotation files"
+    )
+    parser.add_argument("--copy", action="store_true", help="copy the videos into the dataset")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DATASET", help="a new folder")
+    parser.add_argument("--strict", action="store_true", help="write nothing if any row is illegal")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _read_storm(args: argparse.Namespace) -> Imported:
+    from streamsim.episodes.formats.row import read_json_rows
+    from streamsim.episodes.formats.storm import import_storm
+
+    questions = [read_json_rows(path) for path in args.questions]
+    manifests = [read_json_rows(path) for path in args.manifest]
+    locate = _locate(args, [*args.questions, *args.manifest])
+    return import_storm(questions, manifests, name=_name(args), locate=locate)
+
+
+def _read_csv(args: argparse.Namespace) -> Imported:
+    from streamsim.episodes.formats.csv_rows import import_csv
+    from streamsim.episodes.formats.row import read_table_rows
+
+    questions = [read_table_rows(path) for path in args.questions]
+    locate = _locate(args, args.questions)
+    return import_csv(questions, name=_name(args), locate=locate, permute_options=args.permute_options)
+
+
+def _locate(args: argparse.Namespace, annotations: Sequence[Path]) -> Locate:
+    from streamsim.episodes.formats.imported import locate_under
+
+    beside = dict.fromkeys(path.parent for path in annotations)
+    return locate_under([args.videos] if args.videos is not None else list(beside))
+
+
+def _name(args: argparse.Namespace) -> str:
+    name: str = args.output.absolute().name
+    return name or "dataset"
+
+
+def _report(args: argparse.Namespace, imported: Imported, written: bool) -> None:
+    absent = imported.absent_videos
+    queries = sum(len(episode.queries) for episode in imported.episodes)
+    if args.json:
+        import msgspec
+
+        report = {
+            "dataset": str(args.output),
+            "written": written,
+            "episodes": len(imported.episodes),
+            "queries": queries,
+            "refused": imported.refused,
+            "absent_videos": absent,
+            "findings": imported.findings,
+        }
+        print(msgspec.json.encode(report).decode())
+    if absent:
+        print(f"absent videos ({len(absent)}), looked for at:", file=sys.stderr)
+        for video in absent:
+            print(f"  {video}", file=sys.stderr)
+    if not written:
+        why = "an illegal row and --strict" if imported.episodes else "no legal row"
+        print(f"nothing written: {why}", file=sys.stderr)
+    elif not args.json:
+        print(f"{args.output}: {len(imported.episodes)} episodes, {queries} queries", end="")
+        print(f"; {imported.refused} rows left out" if imported.refused else "")
+        print(f"next: streamsim check {args.output}")
