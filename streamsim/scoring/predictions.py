@@ -41,7 +41,7 @@ _FEWEST_OPTIONS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionFile:
+class ReadPredictions:
     """``answer_only``: no row gives a status. ``notices`` say what a reader of the figures must know."""
 
     predictions: tuple[Prediction, ...]
@@ -65,14 +65,13 @@ class _Row:
 
 
 def parse_predictions(
-    rows: Sequence[object],
+    rows: Sequence[tuple[str, object]],
     key: Mapping[str, KeyEntry],
     *,
     order: PredictionOrder = "auto",
     reader: Reader | None = None,
-    name: str = "predictions",
-) -> PredictionFile:
-    """Read decoded rows; ``name`` is the file's, for errors.
+) -> ReadPredictions:
+    """Read decoded rows, each with its place (such as ``file:line``) for errors.
 
     ``order`` ``auto`` takes a row with ``option_permutation`` in presented order and any other in
     stored order. With ``reader``, the raw texts in the rows are read anew instead of their fields. Ids
@@ -81,8 +80,8 @@ def parse_predictions(
     notes: Counter[str] = Counter()
     predictions = []
     asked_status = False
-    for number, value in enumerate(rows, 1):
-        row = _checked_row(value, f"{name}, row {number}")
+    for place, value in rows:
+        row = _checked_row(value, place)
         entry = key.get(str(row.fields["id"]))
         if reader is None:
             prediction = _stated(row, entry, order, notes)
@@ -95,20 +94,20 @@ def parse_predictions(
         notes["have no valid status and count as wrong in every figure that needs one"] = sum(
             prediction.status is None for prediction in predictions
         )
-    return PredictionFile(
+    return ReadPredictions(
         predictions=tuple(predictions),
         answer_only=not asked_status,
         notices=tuple(f"{count} of {len(rows)} rows {note}" for note, count in notes.items() if count),
     )
 
 
-def _checked_row(value: object, where: str) -> _Row:
+def _checked_row(value: object, place: str) -> _Row:
     if not isinstance(value, dict):
-        raise DatasetError(f"{where}: expected an object with id and prediction, got {value!r}")
+        raise DatasetError(f"{place}: expected an object with id and prediction, got {value!r}")
     id = value.get("id")
     if isinstance(id, bool) or not isinstance(id, str | int) or id == "":
-        raise DatasetError(f"{where}: expected an id, got {id!r}")
-    return _Row(value, f"{where} ({str(id)!r})")
+        raise DatasetError(f"{place}: expected an id, got {id!r}")
+    return _Row(value, f"{place} ({str(id)!r})")
 
 
 def _stated(row: _Row, entry: KeyEntry | None, order: PredictionOrder, notes: Counter[str]) -> Prediction:

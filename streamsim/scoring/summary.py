@@ -106,7 +106,7 @@ def interval_notices(summary: dict[str, object]) -> list[str]:
     subsets = summary.get("subsets", {"": summary})
     assert isinstance(subsets, dict)
     return [
-        f"{f'{name}: ' if name else ''}intervals rest on {part['episodes']} episodes and say little"
+        f"{f'{name}: ' if name else ''}too few episodes for meaningful intervals: {part['episodes']}"
         for name, part in subsets.items()
         if part["episodes"] < FEW_EPISODES
     ]

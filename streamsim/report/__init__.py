@@ -1,0 +1,1 @@
+"""Figures of runs and prediction files, as JSON and as tables."""

@@ -1,0 +1,128 @@
+"""Scores of a run folder: its journals joined with the answer key of its dataset.
+
+Only this side opens the answer key; the server never does. What is written, ``scores.json``, is
+derived and can always be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from streamsim.episodes.dataset import Dataset, load_answer_key, load_dataset
+from streamsim.episodes.episode import KeyEntry
+from streamsim.errors import RunError
+from streamsim.journal.folder import RunFile, read_last_attempts, read_run_file
+from streamsim.journal.read import JournalFile
+from streamsim.reading import Reader
+from streamsim.scoring.answers import join_run, partial_notice
+from streamsim.scoring.journals import SessionAnswers, read_session
+from streamsim.scoring.storm import CauseRule
+from streamsim.scoring.summary import interval_notices, summarise
+
+SCORES_FILE = "scores.json"
+
+
+def score_run(
+    folder: Path,
+    *,
+    dataset: Path | None = None,
+    reader: Reader | None = None,
+    cause_rule: CauseRule = "paper",
+) -> dict[str, object]:
+    """The figures of a run, also one that was broken off; the keys are those of ``scoring.summary``.
+
+    Beside them: ``run``, ``reader`` (which read the letters), ``partial`` ({answered, planned}, None
+    when all were answered) and ``notices``. ``dataset`` is where the dataset lies now, if not where
+    the run found it. With ``reader``, raw texts are read anew. ``RunError`` if the dataset is no longer the one that was run.
+    """
+    run_file = read_run_file(folder)
+    config = run_file.config
+    loaded = _load_dataset(run_file, dataset)
+    key = load_answer_key(loaded.public)
+    played = set(config.episodes)
+    planned = {id: entry for id, entry in key.items() if entry.episode_id in played}
+    journals = read_last_attempts(folder)
+    sessions = _read_sessions(journals, loaded, reader)
+    repeats = [
+        join_run(
+            [
+                prediction
+                for session in sessions
+                if session.repeat == repeat
+                for prediction in session.predictions
+            ],
+            planned,
+        )
+        for repeat in range(1, config.repeat + 1)
+    ]
+    summary = summarise(repeats, answer_only=config.chain == "task", cause_rule=cause_rule)
+    answered = sum(item.answered for items in repeats for item in items)
+    asked = sum(len(items) for items in repeats)
+    notices = [
+        *_coverage_notices(answered, asked, planned, key),
+        *(f"{journal.path.name}: read up to {journal.fault}" for journal in journals if journal.fault),
+        *interval_notices(summary),
+    ]
+    return {
+        "run": run_file.run,
+        "reader": config.reader if reader is None else reader.name,
+        **summary,
+        "partial": None if answered == asked else {"answered": answered, "planned": asked},
+        "notices": notices,
+    }
+
+
+def write_scores(folder: Path, scores: Mapping[str, object]) -> Path:
+    """Write ``scores.json`` into the run folder, whole or not at all; returns its path."""
+    path = folder / SCORES_FILE
+    temporary = folder / f".{SCORES_FILE}"
+    try:
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(scores), indent=2) + b"\n")
+        temporary.replace(path)
+    except OSError as error:
+        raise RunError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    return path
+
+
+def _load_dataset(run_file: RunFile, moved_to: Path | None) -> Dataset:
+    config = run_file.config
+    loaded = load_dataset(moved_to or Path(config.dataset))
+    if loaded.digest != config.dataset_digest:
+        raise RunError(
+            f"dataset {str(loaded.public)!r} is not the one that was run: expected digest "
+            f"{config.dataset_digest[:12]}…, got {loaded.digest[:12]}…; give the right one with --dataset"
+        )
+    return loaded
+
+
+def _read_sessions(
+    journals: list[JournalFile], dataset: Dataset, reader: Reader | None
+) -> list[SessionAnswers]:
+    option_counts = {
+        query.id: len(query.options) for episode in dataset.episodes for query in episode.queries
+    }
+    read = (
+        read_session(journal.events(), reader=reader, option_counts=option_counts) for journal in journals
+    )
+    return [session for session in read if session is not None]
+
+
+def _coverage_notices(
+    answered: int, asked: int, planned: Mapping[str, KeyEntry], key: Mapping[str, KeyEntry]
+) -> list[str]:
+    notices = []
+    unanswered = partial_notice(answered, asked)
+    if unanswered:
+        notices.append(unanswered)
+    if len(planned) < len(key):
+        notices.append(
+            f"partial: {len(planned)} of {len(key)} queries of the dataset were played; "
+            "the figures are over these"
+        )
+    open_queries = sum(entry.answer_index is None for entry in planned.values())
+    if open_queries:
+        notices.append(f"{open_queries} queries without options are not in these figures")
+    return notices

@@ -1,0 +1,131 @@
+"""Scores as tables for people: one subset upright with its intervals, several side by side.
+
+Works on the dictionaries of ``scoring.summary``; computes nothing but percentages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+_NAMES = {
+    "task_accuracy": "task accuracy",
+    "storm_br": "Storm-BR",
+    "storm_br_attr": "Storm-BR-Attr",
+    "overconfidence": "overconfidence",
+    "underconfidence": "underconfidence",
+    "kci": "KCI",
+    "epi": "Epi",
+    "worst_cell": "worst cell",
+    "cause_f1": "cause F1",
+    "status_balanced_accuracy": "status balanced accuracy",
+    "known_drop": "known drop, low − high",
+    "high_intensity": "high intensity",
+}
+_BINS = {"low": "1–3", "mid": "4–6", "high": "7–10"}
+_PLAIN_WIDTH = 120
+
+
+def print_scores(scores: Mapping[str, Any], console: Console) -> None:
+    """Print the tables of one score dictionary."""
+    if "subsets" in scores:
+        console.print(_subsets_table(scores, console))
+    else:
+        console.print(_figures_table(scores, console))
+        if scores["cells_n"]:
+            console.print(_cells_table(scores, console))
+    for subset in scores.get("subsets", {"": scores}).values():
+        console.print(_valid_line(subset, with_name="subsets" in scores), highlight=False)
+
+
+def score_console(*, terminal: bool) -> Console:
+    """A console on stdout; not on a terminal it is plain and wide enough for every line."""
+    return Console() if terminal else Console(width=_PLAIN_WIDTH, no_color=True)
+
+
+def _figures_table(scores: Mapping[str, Any], console: Console) -> Table:
+    repeats = scores.get("repeats")
+    title = f"{scores['subset']}: {scores['n']} queries, {scores['episodes']} episodes"
+    table = _table(console, title + (f", mean of {repeats} repeats" if repeats else ""))
+    table.add_column("figure")
+    table.add_column("%", justify="right")
+    table.add_column("95 % interval", justify="right")
+    if repeats:
+        table.add_column("least – greatest", justify="right")
+    for key, name in _NAMES.items():
+        if scores[key] is None:
+            continue
+        label = f"{name} ({scores['worst_cell_name'].replace('_', ' ')})" if key == "worst_cell" else name
+        limits = scores["ci95"].get(key)
+        row = [
+            label,
+            _percent(scores[key]),
+            f"{_percent(limits[0])} – {_percent(limits[1])}" if limits else "",
+        ]
+        if repeats:
+            spread = scores["spread"].get(key)
+            row.append(f"{_percent(spread['min'])} – {_percent(spread['max'])}" if spread else "")
+        table.add_row(*row)
+    return table
+
+
+def _cells_table(scores: Mapping[str, Any], console: Console) -> Table:
+    full = scores["scope"] == "full"
+    table = _table(console, "answer and status right, % (items)" if full else "answer right, % (items)")
+    table.add_column("change intensity")
+    for status in ("known", "uncertain"):
+        table.add_column(status, justify="right")
+    shares = scores["cells"] if full else scores["cells_task"]
+    for level, range_text in _BINS.items():
+        row = [f"{level} ({range_text})"]
+        for status in ("known", "uncertain"):
+            cell = f"{level}_{status}"
+            row.append(f"{_percent(shares[cell])} ({scores['cells_n'][cell]})" if cell in shares else "—")
+        table.add_row(*row)
+    return table
+
+
+def _subsets_table(scores: Mapping[str, Any], console: Console) -> Table:
+    table = _table(console, f"{scores['n']} queries in {len(scores['subsets'])} subsets, %")
+    columns = {
+        "task_accuracy": "accuracy",
+        "storm_br": "Storm-BR [95 %]",
+        "storm_br_attr": "BR-Attr",
+        "overconfidence": "OC",
+        "underconfidence": "UC",
+        "kci": "KCI",
+        "epi": "Epi",
+        "worst_cell": "worst",
+        "cause_f1": "cause F1",
+    }
+    table.add_column("subset")
+    table.add_column("n", justify="right")
+    for name in columns.values():
+        table.add_column(name, justify="right")
+    for name, subset in scores["subsets"].items():
+        limits = subset["storm_br_ci95"]
+        interval = f" [{_percent(limits[0])}, {_percent(limits[1])}]" if limits else ""
+        values = [_percent(subset[key]) + (interval if key == "storm_br" else "") for key in columns]
+        table.add_row(name, str(subset["n"]), *values)
+    table.add_row("macro mean", "", *(_percent(scores["macro"][key]) for key in columns))
+    return table
+
+
+def _valid_line(subset: Mapping[str, Any], *, with_name: bool) -> str:
+    rates = ", ".join(
+        f"{probe} {_percent(rate)} %" for probe, rate in subset["valid_rate"].items() if rate is not None
+    )
+    return (f"{subset['subset']}: " if with_name else "") + f"valid texts: {rates or 'none was read'}"
+
+
+def _table(console: Console, title: str) -> Table:
+    plain = not console.is_terminal
+    return Table(title=title, title_justify="left", box=None if plain else box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _percent(share: float | None) -> str:
+    return "—" if share is None else f"{100 * share:.1f}"

@@ -1,0 +1,278 @@
+"""Scores of run folders that the journal's own writer has made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamsim.cli import main
+from streamsim.episodes.dataset import DatasetInfo, load_dataset, write_dataset
+from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry
+from streamsim.errors import RunError
+from streamsim.events import (
+    AnyEvent,
+    ChainClosed,
+    Instant,
+    ProbeRead,
+    ProbeSent,
+    QueryPlan,
+    SessionStarted,
+    TextReceived,
+)
+from streamsim.journal.folder import AgentSpec, RunConfig, RunFile, journal_path, write_run_file
+from streamsim.journal.write import FIRST_DIGEST, encode_line
+from streamsim.reading import READERS
+from streamsim.report.run_scores import score_run, write_scores
+from streamsim_protocol.messages import Outcome, Probe
+
+SECOND = 1_000_000_000
+EPISODES = ("e1", "e2")
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Two episodes of two choice queries: the first known, the second uncertain; gold is always B."""
+    folder = tmp_path / "dataset"
+    episodes, key = [], []
+    for id in EPISODES:
+        queries = []
+        for number in (1, 2):
+            query = EpisodeQuery(
+                id=f"{id}-{number}",
+                kind="choice",
+                media_ns=number * SECOND,
+                stem="?",
+                options=("w", "x", "y", "z"),
+            )
+            queries.append(query)
+            key.append(
+                KeyEntry(
+                    id=query.id,
+                    episode_id=id,
+                    subset="storm_x",
+                    media_ns=query.media_ns,
+                    answer_index=1,
+                    permutation=(0, 1, 2, 3),
+                    status="known" if number == 1 else "uncertain",
+                    causes=() if number == 1 else ("partial_observation",),
+                    intensity=number,
+                )
+            )
+        episodes.append(Episode(id=id, subset="storm_x", video=f"{id}.mp4", queries=tuple(queries)))
+    write_dataset(folder, DatasetInfo(name="d", chain="full", source="test"), episodes, key)
+    return folder
+
+
+def make_run(dataset: Path, folder: Path, **changes: object) -> Path:
+    loaded = load_dataset(dataset)
+    fields: dict[str, object] = {
+        "dataset": str(loaded.public),
+        "dataset_digest": loaded.digest,
+        "episodes": EPISODES,
+        "partial": False,
+        "agent": AgentSpec(name="random"),
+        "clock": "lockstep",
+        "rate": 1.0,
+        "history": "frozen",
+        "chain": "full",
+        "frames": None,
+        "fps": 1.0,
+        "pixel_budget": 200_704,
+        "encoding": "jpeg",
+        "quality": 90,
+        "sampling": "presentation",
+        "seed": 0,
+        "repeat": 1,
+        "prompts": None,
+        "prompts_digest": "",
+        "reader": "strict",
+        "credit": 64,
+        "credit_timeout_s": 1.0,
+        "ready_timeout_s": 1.0,
+        "answer_timeout_s": 1.0,
+        "hang_timeout_s": 1.0,
+        "drain_timeout_s": 1.0,
+    }
+    config = RunConfig(**(fields | changes))  # type: ignore[arg-type]
+    write_run_file(folder, RunFile(run="r", started_at="", streamsim="0", host={}, config=config))
+    return folder
+
+
+def write_session(
+    run: Path,
+    episode: str,
+    said: list[tuple[str, Outcome]],
+    *,
+    repeat: int = 1,
+    attempt: int = 1,
+    torn: bool = False,
+) -> None:
+    """``said`` per query: letters of its probes, such as "BCB" (task, status, one cause), and its outcome."""
+    events: list[AnyEvent] = [_started(episode, repeat, attempt)]
+    probes: tuple[Probe, ...] = ("task", "status", "cause")
+    for number, (letters, outcome) in enumerate(said, 1):
+        query = f"q{number}"
+        for probe, letter in zip(probes, letters, strict=False):
+            turn = 10 * number + probes.index(probe)
+            events += [
+                ProbeSent(
+                    query=query,
+                    probe=probe,
+                    turn=turn,
+                    media_ns=0,
+                    due_media_ns=0,
+                    due_wall_ns=0,
+                    text="",
+                    seq=turn,
+                ),
+                TextReceived(turn=turn, text=letter),
+                ProbeRead(query=query, probe=probe, turn=turn, letters=letter, valid=True),
+            ]
+        events.append(ChainClosed(query=query, outcome=outcome))
+    data, digest = b"", FIRST_DIGEST
+    for n, event in enumerate(events, 1):
+        line, digest = encode_line(n, Instant(0, 0), event, digest)
+        data += line
+    journal_path(run, episode, repeat, attempt).write_bytes(data[:-5] if torn else data)
+
+
+def _started(episode: str, repeat: int, attempt: int) -> SessionStarted:
+    return SessionStarted(
+        run="r",
+        session="s",
+        episode=episode,
+        subset="storm_x",
+        repeat=repeat,
+        attempt=attempt,
+        lane=0,
+        seed=0,
+        clock="lockstep",
+        rate=1.0,
+        history="frozen",
+        chain="full",
+        fps=1.0,
+        credit=64,
+        answer_timeout_ns=0,
+        hang_timeout_ns=0,
+        drain_timeout_ns=0,
+        queries=tuple(
+            QueryPlan(query=f"q{n}", id=f"{episode}-{n}", kind="choice", media_ns=0, due_media_ns=0)
+            for n in (1, 2)
+        ),
+    )
+
+
+ALL_RIGHT: list[tuple[str, Outcome]] = [("BA", "answered"), ("BCB", "answered")]
+
+
+def test_a_whole_run(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    for episode in EPISODES:
+        write_session(run, episode, ALL_RIGHT)
+    scores = score_run(run)
+    assert scores["run"] == "r"
+    assert scores["n"] == scores["answered"] == 4
+    assert scores["task_accuracy"] == scores["storm_br_attr"] == 1.0
+    assert scores["storm_br"] == 0.75  # both cells (2 + 1)/(2 + 2)
+    assert scores["partial"] is None
+    assert scores["notices"] == ["too few episodes for meaningful intervals: 2"]
+    assert scores["valid_rate"] == {"task": 1.0, "status": 1.0, "cause": 1.0}
+
+
+def test_a_run_that_was_broken_off(dataset: Path, tmp_path: Path) -> None:
+    """Torn in the last outcome of e1, e2 never began: 1 of 4 answered, the others are wrong."""
+    run = make_run(dataset, tmp_path / "run")
+    write_session(run, "e1", ALL_RIGHT, torn=True)
+    scores = score_run(run)
+    assert scores["n"] == 4
+    assert scores["task_accuracy"] == 0.25
+    assert scores["cells"] == {"low_known": 0.5, "low_uncertain": 0.0}
+    assert scores["partial"] == {"answered": 1, "planned": 4}
+    notices = scores["notices"]
+    assert isinstance(notices, list)
+    assert notices[0] == "partial: 1 of 4 queries were answered; the others count as wrong"
+    assert notices[1].startswith("e1.1.1.jsonl: ")
+
+
+def test_an_empty_run_scores_nothing_right(dataset: Path, tmp_path: Path) -> None:
+    scores = score_run(make_run(dataset, tmp_path / "run"))
+    assert scores["task_accuracy"] == 0.0
+    assert scores["partial"] == {"answered": 0, "planned": 4}
+    assert scores["valid_rate"] == {"task": None, "status": None, "cause": None}
+
+
+def test_the_last_attempt_counts(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    write_session(run, "e1", ALL_RIGHT)
+    write_session(run, "e1", [("AA", "answered"), ("BCB", "answered")], attempt=10)
+    write_session(run, "e1", ALL_RIGHT, attempt=9)
+    write_session(run, "e2", ALL_RIGHT)
+    assert score_run(run)["task_accuracy"] == 0.75
+
+
+def test_repeats_are_scored_one_by_one(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run", repeat=2)
+    for episode in EPISODES:
+        write_session(run, episode, ALL_RIGHT)
+        write_session(run, episode, [("AA", "answered"), ("BCB", "answered")], repeat=2)
+    scores = score_run(run)
+    assert (scores["n"], scores["repeats"], scores["task_accuracy"]) == (4, 2, 0.75)
+
+
+def test_a_part_of_the_dataset(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run", episodes=("e2",), partial=True)
+    write_session(run, "e2", ALL_RIGHT)
+    scores = score_run(run)
+    assert (scores["n"], scores["task_accuracy"], scores["partial"]) == (2, 1.0, None)
+    notices = scores["notices"]
+    assert isinstance(notices, list)
+    assert notices[0].startswith("partial: 2 of 4 queries of the dataset")
+
+
+def test_a_task_chain_has_no_storm_br(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run", chain="task")
+    for episode in EPISODES:
+        write_session(run, episode, [("B", "answered"), ("A", "answered")])
+    scores = score_run(run)
+    assert (scores["scope"], scores["task_accuracy"], scores["kci"]) == ("answer_only", 0.5, 1.0)
+    assert scores["storm_br"] is scores["storm_br_ci95"] is scores["overconfidence"] is None
+
+
+def test_another_reader(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    write_session(run, "e1", ALL_RIGHT)
+    scores = score_run(run, reader=READERS["storm-evaluator"])
+    assert (scores["reader"], scores["task_accuracy"]) == ("storm-evaluator", 0.5)
+
+
+def test_a_changed_dataset_is_refused(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    info = dataset / "public" / "dataset.json"
+    info.write_bytes(info.read_bytes() + b" ")
+    with pytest.raises(RunError, match="is not the one that was run"):
+        score_run(run)
+
+
+def test_a_dataset_that_moved(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    moved = dataset.rename(tmp_path / "elsewhere")
+    assert score_run(run, dataset=moved)["n"] == 4
+
+
+def test_the_command_prints_and_keeps_the_same_object(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    write_session(run, "e1", ALL_RIGHT)
+    assert main(["score", str(run), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == json.loads((run / "scores.json").read_text()) == score_run(run)
+    assert "notice: partial: 2 of 4" in err
+
+
+def test_scores_can_be_written_again(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    write_scores(run, {"n": 1})
+    assert json.loads(write_scores(run, {"n": 2}).read_text()) == {"n": 2}
