@@ -16,10 +16,11 @@ import msgspec
 
 from streamsim.episodes.cue import cue_findings
 from streamsim.episodes.dataset import FORMAT, Dataset, DatasetInfo, public_folder
-from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry
+from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry, is_visible
 from streamsim.episodes.finding import Finding, Level
 from streamsim.episodes.formats.storm import SOURCE, storm_faults
 from streamsim.episodes.rule import Fault, episode_id_faults, in_seconds, key_faults, query_faults
+from streamsim.episodes.sampling import Sampling, VideoInfo
 from streamsim.errors import VideoError
 from streamsim_protocol.messages import VISIBILITY_TOLERANCE_NS
 
@@ -57,13 +58,14 @@ def check_dataset(folder: Path) -> Checked:
     return Checked(episodes=len(episodes), queries=queries, findings=tuple(findings))
 
 
-def preflight(dataset: Dataset, episodes: Sequence[Episode]) -> tuple[Finding, ...]:
+def preflight(dataset: Dataset, episodes: Sequence[Episode], *, fps: float = 1.0) -> tuple[Finding, ...]:
     """What could spoil a run of these episodes: structure of the public half, and the videos.
 
-    Never opens the answer key. Errors must keep the run from starting.
+    ``fps`` is the run's sampling rate. Never opens the answer key. Errors must keep the run from
+    starting.
     """
     lines = [(None, episode) for episode in episodes]
-    return (*_public_findings(lines), *_video_findings(lines, dataset.public))
+    return (*_public_findings(lines), *_video_findings(lines, dataset.public, fps))
 
 
 # ------------------------------------------------------------------------------------- public half
@@ -96,9 +98,9 @@ def _public_findings(episodes: _Lines[Episode]) -> Iterator[Finding]:
             yield from (_finding("error", EPISODES, line, query.id, *fault) for fault in faults)
 
 
-def _video_findings(episodes: _Lines[Episode], public: Path) -> Iterator[Finding]:
+def _video_findings(episodes: _Lines[Episode], public: Path, fps: float = 1.0) -> Iterator[Finding]:
     """Missing and unreadable videos, queries after the end: errors; queries that see nothing: warnings."""
-    from streamsim.episodes.video import VideoInfo, probe_video
+    from streamsim.episodes.video import probe_video
 
     probed: dict[Path, VideoInfo | str] = {}
     for line, episode in episodes:
@@ -112,14 +114,24 @@ def _video_findings(episodes: _Lines[Episode], public: Path) -> Iterator[Finding
         if isinstance(info, str):
             yield _finding("error", EPISODES, line, episode.id, "video", info)
             continue
+        shown_ns = _first_shown_ns(info, fps)
         for query in episode.queries:
-            due = f"expected a time within the video, got {in_seconds(query.media_ns)} s"
+            due = f"due at {in_seconds(query.media_ns)} s"
             if query.media_ns > info.end_ns + VISIBILITY_TOLERANCE_NS:
-                text = f"{due}, after its end at {in_seconds(info.end_ns)} s"
+                text = f"expected a time within the video, which ends at {in_seconds(info.end_ns)} s; {due}"
                 yield _finding("error", EPISODES, line, query.id, "media_ns", text)
-            elif query.media_ns + VISIBILITY_TOLERANCE_NS < info.first_ns:
-                text = f"{due}, before its first picture at {in_seconds(info.first_ns)} s: nothing is seen"
+            elif shown_ns is None or not is_visible(shown_ns, query.media_ns):
+                start = in_seconds(info.first_picture_ns)
+                text = (
+                    f"{due}, before any sample at {fps:g} FPS: nothing is seen; pictures start at {start} s"
+                )
                 yield _finding("warning", EPISODES, line, query.id, "media_ns", text)
+
+
+def _first_shown_ns(info: VideoInfo, fps: float) -> int | None:
+    """Media time of the first sample that shows a picture, None if none does."""
+    times = info.sample_times(Sampling(fps=fps))
+    return next((media_ns for media_ns in times if media_ns >= info.first_picture_ns), None)
 
 
 # ------------------------------------------------------------------------------------- answer key

@@ -52,6 +52,7 @@ COLUMNS = (
 )
 
 _NAMES = {
+    "episode_id": "episode",
     "media_ns": "time",
     "stem": "question",
     "spans_ns": "evidence_spans",
@@ -152,7 +153,7 @@ def _read_row(
     kind = _one_of(cells, "kind", _KINDS) or ("choice" if stored else "open")
     count = len(stored)
     permutation = option_permutation(query_id, count) if permute_options else tuple(range(count))
-    answer = _choice(cells, stored) if kind == "choice" and stored else None
+    answer = _choice(cells, stored) if kind == "choice" and len(stored) > 1 else None
     question = cells.get("question")
     query = EpisodeQuery(
         id=query_id,
@@ -182,34 +183,36 @@ def _read_row(
 
 def _choice(cells: Mapping[str, object], options: Sequence[str]) -> int:
     """The right option's index in file order, by letter, text or index; refused where they differ."""
-    found: dict[int, str] = {}
-    if "answer" in cells:
-        text = _label(cells, "answer")
-        found |= {place: "text" for place, option in enumerate(options) if option.strip() == text}
-        letter = _LETTER.fullmatch(text)
-        if letter and (place := ord(letter[1].upper()) - ord("A")) < len(options):
-            found.setdefault(place, "letter")
-        if not found:
-            last = chr(ord("A") + len(options) - 1)
-            raise IllegalRow(
-                "answer",
-                f"expected a letter from A to {last} or the text of an option, got {text!r}; "
-                "an index goes into the column answer_index and counts from 0",
-            )
-        if len(found) > 1:
-            raise IllegalRow(
-                "answer", f"{text!r} is the letter of one option and the text of another: use answer_index"
-            )
+    named = _named(_label(cells, "answer"), options) if "answer" in cells else None
     if "answer_index" in cells:
-        place = _integer(cells["answer_index"], "answer_index")
-        if not 0 <= place < len(options):
-            raise IllegalRow("answer_index", f"expected an index from 0 to {len(options) - 1}, got {place}")
-        if found and place not in found:
-            raise IllegalRow("answer_index", f"expected the option that answer names, got {place}")
-        found = {place: "index"}
-    if not found:
+        index = _integer(cells["answer_index"], "answer_index")
+        if not 0 <= index < len(options):
+            raise IllegalRow("answer_index", f"expected an index from 0 to {len(options) - 1}, got {index}")
+        if named is not None and index not in named:
+            raise IllegalRow("answer_index", f"expected the option that answer names, got {index}")
+        return index
+    if named is None:
         raise IllegalRow("answer", "expected an answer for a choice, got nothing")
-    return next(iter(found))
+    if len(named) > 1:
+        text = f"{cells['answer']!r} is the letter of one option and the text of another: use answer_index"
+        raise IllegalRow("answer", text)
+    return named.pop()
+
+
+def _named(text: str, options: Sequence[str]) -> set[int]:
+    """The options that a text can mean: by its letter, and by the whole text."""
+    named = {index for index, option in enumerate(options) if option.strip() == text}
+    if letter := _LETTER.fullmatch(text):
+        index = ord(letter[1].upper()) - ord("A")
+        named |= {index} if index < len(options) else set()
+    if not named:
+        last = chr(ord("A") + len(options) - 1)
+        raise IllegalRow(
+            "answer",
+            f"expected a letter from A to {last} or the text of an option, got {text!r}; "
+            "an index goes into the column answer_index and counts from 0",
+        )
+    return named
 
 
 def _listed(value: object, column: str) -> tuple[str, ...]:
