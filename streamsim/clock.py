@@ -115,3 +115,14 @@ class LockstepClock(PairClock):
         if busy or starved or next_due_ns is None or next_due_ns <= self._media_ns:
             return None
         return self._take(next_due_ns, wall_ns, 0.0, "jump")
+
+
+def make_clock(mode: ClockMode, rate: float) -> Clock:
+    """The clock of a mode; ``rate`` is for ``scaled`` alone."""
+    match mode:
+        case "realtime":
+            return RealtimeClock()
+        case "lockstep":
+            return LockstepClock()
+        case _:
+            raise ValueError(f"no clock for mode {mode!r} at rate {rate}")

@@ -55,7 +55,7 @@ class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionStarted(Event, frozen=True, kw_only=True, tag="SessionStarted"):
-    """The first line: which episode, under which rules."""
+    """The first line: which episode, under which rules. ``lanes`` sessions may run at the same time."""
 
     run: str
     session: str
@@ -63,7 +63,7 @@ class SessionStarted(Event, frozen=True, kw_only=True, tag="SessionStarted"):
     subset: str
     repeat: int
     attempt: int
-    lane: int
+    lanes: int
     seed: int
     clock: ClockMode
     rate: float

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, TypeVar, assert_never
 
@@ -83,7 +83,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     subset: str
     repeat: int
     attempt: int
-    lane: int
+    lanes: int
     seed: int
     clock: wire.ClockMode
     rate: float
@@ -91,7 +91,8 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     chain: Chain
     frames: wire.FramePolicy | None
     fps: float
-    encoding: str
+    size: tuple[int, int]
+    encoding: Literal["jpeg", "png"]
     credit: int
     credit_timeout_ns: int
     answer_timeout_ns: int
@@ -103,17 +104,21 @@ class Session:
     """One replay of one episode to one agent, sans I/O."""
 
     def __init__(
-        self, config: SessionConfig, queries: tuple[EpisodeQuery, ...], prompts: Prompts, reader: Reader
+        self,
+        config: SessionConfig,
+        queries: Sequence[EpisodeQuery],
+        times_ns: Sequence[int],
+        prompts: Prompts,
+        reader: Reader,
     ) -> None:
         self.config = config
         self.connection = Connection()
         self.ended = False
         self.close_code: int = CloseCode.NORMAL
         self.close_reason = ""
-        self.size = (0, 0)
         self._prompts = prompts
         self._reader = reader
-        self._timeline = Timeline(queries, config.fps)
+        self._timeline = Timeline(queries, times_ns)
         self._chains = [
             QueryChain(index=index, query=query, chain=config.chain)
             for index, query in enumerate(self._timeline.queries)
@@ -132,7 +137,10 @@ class Session:
         self._media_ended_wall_ns: int | None = None
         self._end_wall_ns: int | None = None
         self._agent_messages = 0
+        self._sign_wall_ns = 0
         self._hello: wire.Hello | None = None
+        self._ready = False
+        self._media_warnings: tuple[str, ...] | None = None
         self._capabilities: tuple[str, ...] = ()
         self._outbox: list[wire.ServerMessage] = []
         self._events: list[tuple[Instant, AnyEvent]] = []
@@ -145,7 +153,7 @@ class Session:
                 subset=config.subset,
                 repeat=config.repeat,
                 attempt=config.attempt,
-                lane=config.lane,
+                lanes=config.lanes,
                 seed=config.seed,
                 clock=config.clock,
                 rate=config.rate,
@@ -165,12 +173,17 @@ class Session:
     @property
     def playing(self) -> bool:
         """The agent is ready and media time runs."""
-        return self.connection.state is State.PLAYING and bool(self._takes) and not self.ended
+        return self._ready and bool(self._takes) and not self.ended
+
+    @property
+    def greeted(self) -> bool:
+        """The agent has said ``hello``."""
+        return self._hello is not None
 
     @property
     def ready(self) -> bool:
         """The agent said ``ready``; the driver starts the clock."""
-        return self.connection.state is State.PLAYING
+        return self._ready
 
     @property
     def busy(self) -> bool:
@@ -211,9 +224,9 @@ class Session:
         """The decoder has one more sample."""
         self._timeline.add_sample(sample)
 
-    def end_media(self) -> None:
-        """The decoder has reached the end."""
-        self._timeline.end_media()
+    def end_media(self, warnings: Sequence[str]) -> None:
+        """The decoder is done; its warnings are journalled when the media is over for the agent too."""
+        self._media_warnings = tuple(warnings)
 
     def clock_taken(self, taken: ClockTaken) -> None:
         """The driver's clock took a new pair."""
@@ -267,6 +280,8 @@ class Session:
             return
         try:
             acknowledged = self.connection.acknowledged
+            if not isinstance(message, wire.Ack):
+                self._sign_wall_ns = now.wall_ns
             self.connection.receive(message)
             self._count(message)
             if self.connection.acknowledged > acknowledged:
@@ -314,8 +329,10 @@ class Session:
                 now, GapSent(from_k=sample.k, to_k=sample.k + 1, reason="no_picture", seq=message.seq)
             )
             return
-        encoding = "png" if self.config.encoding == "png" else "jpeg"
-        frame = self._send(wire.Frame(k=sample.k, media_ns=item.media_ns, encoding=encoding, data=b""))
+        frame = self._send(
+            wire.Frame(k=sample.k, media_ns=item.media_ns, encoding=self.config.encoding, data=b"")
+        )
+        self._give_work(now)
         self._unsettled.add(sample.k)
         self._frames_in_flight.append(frame.seq)
         self._frame_times_ns.append(item.media_ns)
@@ -360,6 +377,7 @@ class Session:
         turn = Turn(id=self._next_turn, chain=chain, probe=probe, timeout_from_wall_ns=guard)
         self._next_turn += 1
         self._turns[turn.id] = turn
+        self._give_work(now)
         self._open_turns.add(turn.id)
         chain.turn = turn
         message = self._send(
@@ -390,11 +408,18 @@ class Session:
             ),
         )
 
+    def _give_work(self, now: Instant) -> None:
+        """An idle agent's silence counts from the work that it is given."""
+        if not self._unsettled and not self._open_turns:
+            self._sign_wall_ns = now.wall_ns
+
     def _finish_media(self, now: Instant) -> bool:
-        if self._media_ended_wall_ns is not None:
+        if self._media_ended_wall_ns is not None or self._media_warnings is None:
             return False
         self._media_ended_wall_ns = now.wall_ns
-        self._record(now, MediaEnded(samples=len(self._timeline.samples)))
+        for warning in self._media_warnings:
+            self.warn(now, "video", warning)
+        self._record(now, MediaEnded(samples=self._timeline.frames_total))
         self._maybe_end(now)
         return True
 
@@ -457,7 +482,7 @@ class Session:
                 history=self.config.history,
                 frames=self.config.frames or hello.frames,
                 fps=self.config.fps,
-                size=self.size,
+                size=self.config.size,
                 seed=self.config.seed,
                 credit=self.config.credit,
             )
@@ -465,6 +490,7 @@ class Session:
 
     def _take_ready(self, ready: wire.Ready, now: Instant) -> None:
         assert self._hello is not None
+        self._ready = True
         self._record(
             now,
             AgentReady(
@@ -592,6 +618,9 @@ class Session:
             elif turn.chain is not None:
                 deadline = turn.timeout_from_wall_ns + self.config.answer_timeout_ns
                 timeouts.append((deadline, partial(self.time_out, turn)))
+        if self._unsettled or self._open_turns:
+            silence_ns = self.config.answer_timeout_ns + self.config.hang_timeout_ns
+            timeouts.append((self._sign_wall_ns + silence_ns, self._lose_sign))
         if self._credit_wall_ns is not None:
             timeouts.append((self._credit_wall_ns + self.config.credit_timeout_ns, self._cut_off))
         if self._end_wall_ns is not None:
@@ -621,6 +650,9 @@ class Session:
 
     def _hang(self, now: Instant) -> None:
         self._end("hung", now, "the worker was not idle in time after its turn was closed")
+
+    def _lose_sign(self, now: Instant) -> None:
+        self._end("hung", now, "the agent had work and gave no sign for answer timeout + hang timeout")
 
     def _cut_off(self, now: Instant) -> None:
         detail = f"no reception acknowledged for {self.config.credit_timeout_ns / 1e9:g} s"

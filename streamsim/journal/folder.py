@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from streamsim.episodes.episode import Chain
+from streamsim.episodes.sampling import Encoding, SamplingRule
 from streamsim.errors import RunError
 from streamsim.journal.read import JournalFile, read_journal
 from streamsim_protocol.messages import ClockMode, FramePolicy, History
@@ -54,9 +55,9 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     frames: FramePolicy | None
     fps: float
     pixel_budget: int
-    encoding: str
+    encoding: Encoding
     quality: int
-    sampling: str
+    sampling: SamplingRule
     seed: int
     repeat: int
     prompts: str | None

@@ -1,1 +1,1 @@
-"""Figures of runs and prediction files, as JSON and as tables."""
+"""What people and programs read of a run: summaries, tables, exports. All of it derived from journals."""

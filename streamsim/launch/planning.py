@@ -1,0 +1,280 @@
+"""From options to a plan: which sessions a run plays, under which configuration, in which folder.
+
+Everything that a user could have got wrong is found here, before a server or an agent starts.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from streamsim import __version__
+from streamsim.episodes.check import preflight
+from streamsim.episodes.dataset import Dataset, load_dataset
+from streamsim.episodes.episode import Episode
+from streamsim.episodes.finding import Finding, errors
+from streamsim.errors import RunError, UsageError
+from streamsim.journal.folder import (
+    AgentSpec,
+    RunConfig,
+    RunFile,
+    config_difference,
+    journal_path,
+    next_attempt,
+    read_run_file,
+    write_run_file,
+)
+from streamsim.journal.read import read_journal
+from streamsim.launch.options import RunOptions
+from streamsim.prompts import load_prompts
+from streamsim.reading import READERS
+from streamsim.server.plan import Job, ServerPlan
+
+MAX_PROBLEMS_SHOWN = 10
+
+
+class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that may start. ``plan.jobs`` are the sessions still to play, ``complete`` those done before."""
+
+    folder: Path
+    plan: ServerPlan
+    dataset: Dataset
+    warnings: tuple[Finding, ...]
+    complete: int
+
+
+def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
+    """Plan a run and create or reopen its folder (``dry``: touch nothing).
+
+    ``UsageError`` and its kin for everything that is wrong with options, dataset, videos or agent.
+    """
+    check_numbers(options)
+    dataset = load_dataset(options.dataset)
+    chosen, partial = choose_episodes(dataset, options)
+    warnings = check_episodes(dataset, [dataset.episodes[index] for index in chosen], options.fps)
+    agent = check_agent(options)
+    config = make_config(options, dataset, chosen, partial=partial, agent=agent)
+    folder = options.out or default_folder(options.agent)
+    if options.resume:
+        run_file = reopen(folder, config)
+        jobs, complete = remaining_jobs(folder, dataset, chosen, config.repeat)
+    else:
+        if folder.exists():
+            raise RunError(
+                f"run folder {str(folder)!r} exists: choose another --out, or continue it with --resume"
+            )
+        run_file = make_run_file(config)
+        jobs = tuple(
+            Job(episode=index, repeat=repeat, attempt=1)
+            for repeat in range(1, config.repeat + 1)
+            for index in chosen
+        )
+        complete = 0
+        if not dry:
+            write_run_file(folder, run_file)
+    plan = ServerPlan(
+        folder=str(folder.absolute()),
+        run=run_file.run,
+        config=config,
+        jobs=jobs,
+        lanes=max(1, min(options.sessions, len(jobs))),
+        host=options.host,
+        port=options.port,
+        token=secrets.token_urlsafe(16),
+        agent=agent,
+    )
+    return PlannedRun(folder=folder, plan=plan, dataset=dataset, warnings=warnings, complete=complete)
+
+
+def check_numbers(options: RunOptions) -> None:
+    """Refuse numbers that make no sense, by the name of their option."""
+    at_least = {
+        "--sessions": (options.sessions, 1),
+        "--repeat": (options.repeat, 1),
+        "--credit": (options.credit, 1),
+        "--limit": (1 if options.limit is None else options.limit, 1),
+        "--port": (options.port, 0),
+    }
+    for name, (value, least) in at_least.items():
+        if value < least:
+            raise UsageError(f"{name}: expected at least {least}, got {value}")
+    if options.port > 65_535:
+        raise UsageError(f"--port: expected at most 65535, got {options.port}")
+    above_zero = {
+        "--fps": options.fps,
+        "--rate": options.rate,
+        "--answer-timeout": options.answer_timeout,
+        "--ready-timeout": options.ready_timeout_s,
+        "--hang-timeout": options.hang_timeout_s,
+        "--drain-timeout": options.drain_timeout_s,
+        "--credit-timeout": options.credit_timeout_s,
+    }
+    for name, number in above_zero.items():
+        if not 0 < number < float("inf"):
+            raise UsageError(f"{name}: expected a number above 0, got {number:g}")
+
+
+def choose_episodes(dataset: Dataset, options: RunOptions) -> tuple[list[int], bool]:
+    """Indices of the episodes to play, and whether the dataset has more."""
+    index_of = {episode.id: index for index, episode in enumerate(dataset.episodes)}
+    unknown = [name for name in options.episodes if name not in index_of]
+    if unknown:
+        raise UsageError(
+            f"--episode: no episode {unknown[0]!r} in the dataset; it has {len(index_of)}, "
+            f"the first is {next(iter(index_of), None)!r}"
+        )
+    chosen = [index for name, index in index_of.items() if not options.episodes or name in options.episodes]
+    if options.available:
+        chosen = [index for index in chosen if dataset.video_path(dataset.episodes[index]).is_file()]
+        if not chosen:
+            raise UsageError("--available: no episode of the dataset has its video; put the videos in place")
+    if options.limit is not None:
+        chosen = chosen[: options.limit]
+    if not chosen:
+        raise UsageError("the dataset has no episodes: nothing to play")
+    return chosen, len(chosen) < len(dataset.episodes)
+
+
+def check_episodes(dataset: Dataset, episodes: Sequence[Episode], fps: float) -> tuple[Finding, ...]:
+    """Look at structure and videos; errors keep the run from starting, warnings are returned."""
+    findings = preflight(dataset, episodes, fps=fps)
+    problems = errors(findings)
+    if problems:
+        shown = "; ".join(
+            f"{found.item}: {found.field}: {found.text}" for found in problems[:MAX_PROBLEMS_SHOWN]
+        )
+        more = len(problems) - MAX_PROBLEMS_SHOWN
+        tail = f"; and {more} more" if more > 0 else ""
+        raise UsageError(f"{shown}{tail} (`streamsim check` lists all; --available plays what is there)")
+    return findings
+
+
+def check_agent(options: RunOptions) -> AgentSpec | None:
+    """Ask the agent's interpreter whether it knows the agent and takes the arguments."""
+    if options.agent is None:
+        return None
+    arguments = {}
+    for pair in options.agent_arguments:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--agent-arg: expected KEY=VALUE, got {pair!r}")
+        arguments[key] = value
+    python = options.agent_python or sys.executable
+    command = [python, "-m", "streamsim_agents.registry", "--check", options.agent]
+    for pair in options.agent_arguments:
+        command += ["--agent-arg", pair]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UsageError(
+            f"cannot run {python!r}: {error.strerror}; give an interpreter to --agent-python"
+        ) from None
+    if result.returncode != 0:
+        lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
+        raise UsageError(lines[-1].removeprefix("streamsim agent: "))
+    return AgentSpec(name=options.agent, arguments=arguments, python=options.agent_python)
+
+
+def make_config(
+    options: RunOptions, dataset: Dataset, chosen: Sequence[int], *, partial: bool, agent: AgentSpec | None
+) -> RunConfig:
+    """The part of the options that fixes the figures."""
+    prompts = load_prompts(options.prompts)
+    if options.reader not in READERS:
+        raise UsageError(f"--reader: expected {' or '.join(READERS)}, got {options.reader!r}")
+    config = {
+        "dataset": str(dataset.public.absolute()),
+        "dataset_digest": dataset.digest,
+        "episodes": [dataset.episodes[index].id for index in chosen],
+        "partial": partial,
+        "agent": agent,
+        "clock": options.clock,
+        "rate": options.rate if options.clock == "scaled" else 1.0,
+        "history": options.history,
+        "chain": options.chain or dataset.info.chain,
+        "frames": options.frames,
+        "fps": options.fps,
+        "pixel_budget": options.pixel_budget,
+        "encoding": options.encoding,
+        "quality": options.quality,
+        "sampling": options.sampling,
+        "seed": options.seed,
+        "repeat": options.repeat,
+        "prompts": None if options.prompts is None else str(options.prompts.absolute()),
+        "prompts_digest": prompts.digest,
+        "reader": options.reader,
+        "credit": options.credit,
+        "credit_timeout_s": options.credit_timeout_s,
+        "ready_timeout_s": options.ready_timeout_s,
+        "answer_timeout_s": options.answer_timeout,
+        "hang_timeout_s": options.hang_timeout_s,
+        "drain_timeout_s": options.drain_timeout_s,
+    }
+    return msgspec.convert(msgspec.to_builtins(config), RunConfig)
+
+
+def default_folder(agent: str | None) -> Path:
+    """``runs/YYYYMMDD-HHMMSS-AGENT``, with ``-2`` and so on when it is taken."""
+    stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", agent or "serve").strip("-.") or "agent"
+    folder = Path("runs") / f"{stamp}-{name}"
+    number = 2
+    while folder.exists():
+        folder = Path("runs") / f"{stamp}-{name}-{number}"
+        number += 1
+    return folder
+
+
+def make_run_file(config: RunConfig) -> RunFile:
+    """``run.json`` of a run that starts now."""
+    return RunFile(
+        run=secrets.token_hex(8),
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        streamsim=__version__,
+        host={
+            "name": platform.node(),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "processors": str(os.cpu_count()),
+        },
+        config=config,
+    )
+
+
+def reopen(folder: Path, config: RunConfig) -> RunFile:
+    """The run to go on with; ``RunError`` shows the difference if its configuration is another."""
+    run_file = read_run_file(folder)
+    difference = config_difference(run_file.config, config)
+    if difference:
+        raise RunError(
+            f"cannot resume {str(folder)!r} under another configuration: {'; '.join(difference)} "
+            "(call `run --resume` with the options it was started with)"
+        )
+    return run_file
+
+
+def remaining_jobs(
+    folder: Path, dataset: Dataset, chosen: Sequence[int], repeats: int
+) -> tuple[tuple[Job, ...], int]:
+    """The sessions that are not complete, each as a new attempt, and how many are."""
+    jobs: list[Job] = []
+    complete = 0
+    for repeat in range(1, repeats + 1):
+        for index in chosen:
+            episode = dataset.episodes[index].id
+            attempt = next_attempt(folder, episode, repeat)
+            last = journal_path(folder, episode, repeat, attempt - 1)
+            if attempt > 1 and read_journal(last).complete:
+                complete += 1
+            else:
+                jobs.append(Job(episode=index, repeat=repeat, attempt=attempt))
+    return tuple(jobs), complete

@@ -1,0 +1,72 @@
+"""A run from its plan to its end: one server process, watched until it has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterable
+
+import msgspec
+from rich.console import Console
+
+from streamsim.errors import StreamsimError, UsageError
+from streamsim.launch.child import ServerProcess
+from streamsim.launch.display import RunDisplay
+from streamsim.launch.planning import PlannedRun
+
+
+class ServerDied(StreamsimError):
+    """The server process ended on its own; the journals hold what it had done."""
+
+
+class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended. ``signal`` is the signal that stopped it, None if none did."""
+
+    signal: signal.Signals | None
+
+
+def play(planned: PlannedRun, *, quiet: bool = False, announce_urls: bool = False) -> RunEnd:
+    """Play all jobs of a plan. ``UsageError`` if the server refused it, ``ServerDied`` if it crashed."""
+    return asyncio.run(_play(planned, quiet=quiet, announce_urls=announce_urls))
+
+
+async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> RunEnd:
+    loop = asyncio.get_running_loop()
+    stopped: list[signal.Signals] = []
+    console = Console(stderr=True)
+    async with ServerProcess(planned.plan) as server:
+
+        def stop(number: signal.Signals) -> None:
+            if stopped:
+                server.kill()
+            else:
+                server.stop()
+            stopped.append(number)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+        refused = ""
+        with RunDisplay(console, sessions=len(planned.plan.jobs), quiet=quiet) as display:
+            async for notice in server.notices():
+                if notice.kind == "refused":
+                    refused = notice.detail
+                if notice.kind == "listening" and announce_urls:
+                    announce(notice.urls)
+                display.show(notice)
+        code = await server.wait()
+    if refused:
+        raise UsageError(refused)
+    if code not in (0, 143) and not stopped:
+        last = server.errors.strip().splitlines()[-1:] or [f"exit code {code}"]
+        raise ServerDied(
+            f"the server process ended unexpectedly ({last[0]}); the journals in {str(planned.folder)!r} "
+            "hold what was done: continue with --resume"
+        )
+    return RunEnd(signal=stopped[0] if stopped else None)
+
+
+def announce(urls: Iterable[str]) -> None:
+    """Say where agents may connect, one line each."""
+    for url in urls:
+        print(f"listening: {url}", file=sys.stderr, flush=True)

@@ -1,0 +1,136 @@
+"""``python -m streamsim.server``: one server process, told what to do on its standard input.
+
+The first line of standard input is a ``ServerPlan``; its end, like SIGTERM, stops the run gracefully,
+so a server never outlives whoever started it. Standard output carries notices, one JSON object a
+line: ``listening``, ``session``, ``position``, ``outcome``, ``ended``. Exit codes: 0 all jobs were
+tried, 2 the plan cannot be served, 143 stopped by a signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import signal
+import sys
+from collections import deque
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from streamsim.episodes.dataset import load_dataset
+from streamsim.errors import StreamsimError, UsageError
+from streamsim.journal.write import JournalSync
+from streamsim.prompts import load_prompts
+from streamsim.reading import READERS
+from streamsim.server.app import build_app
+from streamsim.server.lane import Lane, Shared
+from streamsim.server.media import MediaStore
+from streamsim.server.notices import Notices
+from streamsim.server.plan import ServerPlan
+
+EXIT_STOPPED = 143
+
+
+async def serve(plan: ServerPlan, notices: Notices, commands: asyncio.StreamReader) -> int:
+    """Play all jobs of ``plan``; returns the exit code."""
+    config = plan.config
+    dataset = load_dataset(Path(config.dataset))
+    if dataset.digest != config.dataset_digest:
+        raise UsageError(f"dataset {config.dataset!r} has changed since the run was planned: start a new run")
+    prompts = load_prompts(Path(config.prompts) if config.prompts else None)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    with JournalSync() as sync:
+        async with MediaStore() as store:
+            shared = Shared(
+                plan=plan,
+                dataset=dataset,
+                prompts=prompts,
+                reader=READERS[config.reader],
+                store=store,
+                sync=sync,
+                jobs=deque(plan.jobs),
+                observer=notices.observe,
+            )
+            lanes = [Lane(number, shared) for number in range(1, plan.lanes + 1)]
+            runner = web.AppRunner(build_app(lanes, token=plan.token, host=plan.host), access_log=None)
+            await runner.setup()
+            try:
+                await _listen(runner, plan, lanes, notices)
+                await _play_all(lanes, shared, stopping, commands)
+            finally:
+                await runner.cleanup()
+    return EXIT_STOPPED if stopping.is_set() else 0
+
+
+async def _listen(runner: web.AppRunner, plan: ServerPlan, lanes: list[Lane], notices: Notices) -> None:
+    site = web.TCPSite(runner, plan.host, plan.port, shutdown_timeout=2.0)
+    try:
+        await site.start()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"port {plan.port} is in use: choose another --port, or 0 for any free one"
+            ) from None
+        raise UsageError(f"cannot listen on {plan.host}:{plan.port}: {error.strerror}") from None
+    port = runner.addresses[0][1]
+    host = "127.0.0.1" if plan.host in ("0.0.0.0", "::", "") else plan.host
+    netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    for lane in lanes:
+        lane.url = f"ws://{netloc}/v1/lanes/{lane.number}?token={plan.token}"
+    notices.listening(port, [lane.url for lane in lanes])
+
+
+async def _play_all(
+    lanes: list[Lane], shared: Shared, stopping: asyncio.Event, commands: asyncio.StreamReader
+) -> None:
+    async def stop_when_asked() -> None:
+        closed = asyncio.ensure_future(_until_closed(commands))
+        asked = asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait({closed, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            closed.cancel()
+            asked.cancel()
+        stopping.set()
+        shared.stopping = True
+        for lane in lanes:
+            lane.stop()
+
+    async with asyncio.TaskGroup() as group:
+        watcher = group.create_task(stop_when_asked())
+        players = [group.create_task(lane.run()) for lane in lanes]
+        await asyncio.wait(players)
+        watcher.cancel()
+
+
+async def _until_closed(commands: asyncio.StreamReader) -> None:
+    while await commands.read(1024):
+        pass
+
+
+async def _main() -> int:
+    loop = asyncio.get_running_loop()
+    commands = asyncio.StreamReader(limit=64 << 20)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    plan = msgspec.json.decode(await commands.readline(), type=ServerPlan)
+    notices = Notices(sys.stdout.fileno())
+    try:
+        return await serve(plan, notices, commands)
+    except StreamsimError as error:
+        notices.refused(str(error))
+        return error.exit_code
+
+
+def main() -> int:
+    """Run one server."""
+    gc.freeze()  # what was imported need not be looked at again by the collector
+    return asyncio.run(_main())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

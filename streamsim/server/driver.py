@@ -1,0 +1,279 @@
+"""One session between a socket, a clock, a decoder and a journal: all the waiting, none of the rules.
+
+After every sleep the time is taken anew before anything is released, since event loops wake early. At
+one instant what is due is released before what was received is handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from streamsim.clock import Clock
+from streamsim.events import AnyEvent, EndReason, Instant
+from streamsim.journal.write import JournalWriter
+from streamsim.server.media import Media
+from streamsim.session import Session
+from streamsim.timeline import Sample
+from streamsim_protocol import messages as wire
+from streamsim_protocol.codec import decode_agent_message, encode
+from streamsim_protocol.errors import MessageTooBig, ProtocolError, close_reason
+
+RECEIVED_AT_ONCE = 16
+"""So many messages are handled before the loop is left to others: a flood starves nobody."""
+RECEIVED_WAITING = 64
+HELLO_TIMEOUT_S = 30.0
+_FORCED_CLOSE_S = 2.0
+
+Observer = Callable[[Instant, AnyEvent], None]
+
+
+class SessionDriver:
+    """Plays one session over one connection."""
+
+    def __init__(
+        self,
+        session: Session,
+        clock: Clock,
+        media: Media,
+        journal: JournalWriter,
+        *,
+        phase: float,
+        observer: Observer,
+    ) -> None:
+        """``phase`` (0 to 1, in frame intervals) spreads the frames of concurrent realtime sessions."""
+        self.session = session
+        self._clock = clock
+        self._media = media
+        self._journal = journal
+        self._phase = phase
+        self._observer = observer
+        self._origin_ns: int | None = None
+        self._start_wall_ns = 0
+        self._started = False
+        self._fed = 0
+        self._media_over = False
+        self._wake = asyncio.Event()
+        self._received: deque[bytes | str | ProtocolError | None] = deque()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._lost = ""
+        self._stop_requested = False
+        self.flush_events()
+
+    # ------------------------------------------------------------------------- called by the lane
+
+    def stop(self) -> None:
+        """End the session as interrupted, at the next step."""
+        self._stop_requested = True
+        self._wake.set()
+
+    def fail(self, reason: EndReason, detail: str) -> None:
+        """End the session for a reason outside the conversation."""
+        self.session.fail(reason, self._now(), detail)
+        self.flush_events()
+        self._wake.set()
+
+    async def play(self, socket: web.WebSocketResponse, ready_deadline: float) -> None:
+        """Play from ``hello`` to the end; ``ready_deadline`` is on the event loop's clock."""
+        unsubscribe = self._media.subscribe(self._wake.set)
+        try:
+            async with asyncio.TaskGroup() as group:
+                receiver = group.create_task(self._receive(socket))
+                await self._run(socket, ready_deadline)
+                receiver.cancel()
+        finally:
+            unsubscribe()
+            self.flush_events()
+
+    def flush_events(self) -> None:
+        """Journal what happened."""
+        for at, event in self.session.take_events():
+            self._journal.write(at, event)
+            self._observer(at, event)
+
+    # ------------------------------------------------------------------------------------ the loop
+
+    async def _run(self, socket: web.WebSocketResponse, ready_deadline: float) -> None:
+        loop = asyncio.get_running_loop()
+        hello_deadline = min(ready_deadline, loop.time() + HELLO_TIMEOUT_S)
+        while not self.session.ended:
+            progressed = self._step()
+            await self._flush(socket)
+            if self.session.ended:
+                return
+            if progressed:
+                continue
+            if self._received:
+                self._handle_received()
+                await self._flush(socket)
+                await asyncio.sleep(0)
+                continue
+            deadline = self._deadline()
+            if not self.session.ready:
+                limit = ready_deadline if self.session.greeted else hello_deadline
+                if loop.time() >= limit:
+                    waited = "ready" if self.session.greeted else "hello"
+                    self.session.fail("ready_timeout", self._now(), f"the agent did not say {waited} in time")
+                    continue
+                deadline = limit
+            await self._wait(deadline)
+
+    def _step(self) -> bool:
+        """Take the time, do one thing that is due; False when nothing is."""
+        session = self.session
+        if self._stop_requested:
+            session.interrupt(self._now())
+            return True
+        self._feed_media()
+        if session.ended or not session.ready or self._origin_ns is None:
+            return False
+        wall_ns = self._wall_ns()
+        if not self._started:
+            if wall_ns < self._start_wall_ns:
+                return False
+            self._started = True
+            session.clock_taken(self._clock.start(wall_ns))
+        else:
+            taken = self._clock.update(
+                wall_ns, busy=session.busy, next_due_ns=session.next_due_ns(), starved=session.starved
+            )
+            if taken is not None:
+                session.clock_taken(taken)
+        return session.advance(self._clock.now(wall_ns))
+
+    def _feed_media(self) -> None:
+        media = self._media
+        while self._fed < len(media.samples):
+            sample = media.samples[self._fed]
+            self.session.add_sample(Sample(k=sample.k, size_bytes=sample.size or 0, digest=sample.digest))
+            self._fed += 1
+        if media.error is not None and self._fed < len(media.times_ns):
+            self.session.fail("media_failed", self._now(), media.error)
+        if media.stopped and not self._media_over:
+            self._media_over = True
+            self.session.end_media(media.warnings)
+
+    def _handle_received(self) -> None:
+        for _ in range(min(RECEIVED_AT_ONCE, len(self._received))):
+            data = self._received.popleft()
+            if data is None:
+                self.session.disconnect(self._now(), self._lost)
+                return
+            if isinstance(data, ProtocolError):
+                self.session.refuse(data, self._now())
+                return
+            try:
+                message = decode_agent_message(data)
+            except ProtocolError as error:
+                self.session.refuse(error, self._now())
+                return
+            if isinstance(message, wire.Ready) and self._origin_ns is None:
+                self._begin_time()
+            self.session.receive(message, self._now())
+            if self.session.ended:
+                return
+        if len(self._received) < RECEIVED_WAITING:
+            self._room.set()
+
+    def _begin_time(self) -> None:
+        """Wall time counts from here; the clock starts at this lane's phase of the frame interval."""
+        self._origin_ns = time.monotonic_ns()
+        if self._clock.mode == "realtime" and self._phase > 0:
+            interval_ns = round(1e9 / self.session.config.fps)
+            wanted_ns = round(self._phase * interval_ns)
+            self._start_wall_ns = (wanted_ns - self._origin_ns) % interval_ns
+
+    def _deadline(self) -> float | None:
+        """When to look again, on the event loop's clock; None: only when something comes."""
+        if self._origin_ns is None:
+            return None
+        walls = []
+        if not self._started:
+            walls.append(self._start_wall_ns)
+        else:
+            due_ns = self.session.next_due_ns()
+            if due_ns is not None and due_ns > self._now().media_ns:
+                wall_ns = self._clock.wall_deadline(due_ns)
+                if wall_ns is not None:
+                    walls.append(wall_ns)
+        timeout_ns = self.session.next_wall_deadline()
+        if timeout_ns is not None:
+            walls.append(timeout_ns)
+        return (self._origin_ns + min(walls)) / 1e9 if walls else None
+
+    async def _wait(self, deadline: float | None) -> None:
+        self._wake.clear()
+        news = self._fed < len(self._media.samples) or self._media.stopped != self._media_over
+        if self._received or self._stop_requested or news:
+            return
+        timer = None
+        if deadline is not None:
+            timer = asyncio.get_running_loop().call_at(deadline, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _flush(self, socket: web.WebSocketResponse) -> None:
+        """Journal first, then send: nothing leaves unrecorded."""
+        self.flush_events()
+        for message in self.session.messages_to_send():
+            if isinstance(message, wire.Frame):
+                picture = self._media.read(self._media.samples[message.k])
+                message = msgspec.structs.replace(message, data=picture)
+            try:
+                # the writer's limit is beyond what credit lets through, so this never waits
+                await socket.send_bytes(encode(message))
+            except ConnectionError:
+                # the receiver learns it too, and says why
+                return
+
+    def _now(self) -> Instant:
+        if self._origin_ns is None:
+            return Instant(0, 0)
+        return self._clock.now(self._wall_ns())
+
+    def _wall_ns(self) -> int:
+        assert self._origin_ns is not None
+        return time.monotonic_ns() - self._origin_ns
+
+    # -------------------------------------------------------------------------------- the receiver
+
+    async def _receive(self, socket: web.WebSocketResponse) -> None:
+        while True:
+            message = await socket.receive()
+            item: bytes | str | ProtocolError | None
+            if message.type is WSMsgType.BINARY or message.type is WSMsgType.TEXT:
+                item = message.data
+            elif socket.close_code == WSCloseCode.MESSAGE_TOO_BIG:
+                item = MessageTooBig(f"expected at most {wire.MAX_AGENT_MESSAGE_BYTES} bytes in a message")
+            else:
+                self._lost = f"the connection ended with code {socket.close_code}"
+                item = None
+            self._received.append(item)
+            self._wake.set()
+            if not isinstance(item, bytes | str):
+                return
+            if len(self._received) >= RECEIVED_WAITING:
+                self._room.clear()
+                await self._room.wait()
+
+
+async def close_socket(socket: web.WebSocketResponse, code: int, reason: str) -> None:
+    """Close politely, but not at any price: a peer that does not answer is cut off."""
+    transport = socket.get_extra_info("transport") if not socket.closed else None
+    try:
+        async with asyncio.timeout(_FORCED_CLOSE_S):
+            await socket.close(code=code, message=close_reason(reason).encode())
+    except (TimeoutError, ConnectionError, RuntimeError):
+        pass
+    finally:
+        if transport is not None:
+            transport.abort()

@@ -1,0 +1,244 @@
+"""Lanes: one agent process each, and the sessions that it plays in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from streamsim.clock import make_clock
+from streamsim.episodes.dataset import Dataset
+from streamsim.episodes.episode import Episode
+from streamsim.episodes.sampling import Sampling, fit_size
+from streamsim.errors import VideoError
+from streamsim.events import AnyEvent, Instant
+from streamsim.journal.folder import journal_path
+from streamsim.journal.write import JournalSync, JournalWriter
+from streamsim.prompts import Prompts
+from streamsim.reading import Reader
+from streamsim.server.driver import SessionDriver, close_socket
+from streamsim.server.media import Media, MediaStore
+from streamsim.server.plan import Job, ServerPlan, session_name, session_seed
+from streamsim.server.process import AgentProcess
+from streamsim.session import Session, SessionConfig
+from streamsim_protocol.errors import CloseCode
+
+READ_AHEAD = 10
+"""So many samples are decoded before a session may begin."""
+
+Observer = Callable[[int, Job, Instant, AnyEvent], None]
+
+
+@dataclass(kw_only=True)
+class Shared:
+    """What all lanes of a server share."""
+
+    plan: ServerPlan
+    dataset: Dataset
+    prompts: Prompts
+    reader: Reader
+    store: MediaStore
+    sync: JournalSync
+    jobs: deque[Job]
+    observer: Observer
+    stopping: bool = False
+
+
+class Lane:
+    """One place for an agent. ``number`` counts from 1."""
+
+    def __init__(self, number: int, shared: Shared) -> None:
+        self.number = number
+        self.url = ""
+        self._shared = shared
+        self._process: AgentProcess | None = None
+        self._driver: SessionDriver | None = None
+        self._socket: web.WebSocketResponse | None = None
+        self._arrived = asyncio.Event()
+        self._released = asyncio.Event()
+        self._finished = False
+
+    # ------------------------------------------------------------------------- the handler's side
+
+    async def attach(self, socket: web.WebSocketResponse) -> None:
+        """Let a connection play what this lane offers next; returns when it is closed."""
+        if self._finished:
+            await close_socket(socket, CloseCode.FINISHED, "no more sessions")
+            return
+        if self._socket is not None:
+            await close_socket(socket, CloseCode.LANE_BUSY, f"lane {self.number} has an agent already")
+            return
+        self._socket = socket
+        self._released = released = asyncio.Event()
+        self._arrived.set()
+        await released.wait()
+
+    # ---------------------------------------------------------------------------- the lane's side
+
+    async def run(self) -> None:
+        """Play jobs until there are none, then tell the agent so."""
+        try:
+            while self._shared.jobs and not self._shared.stopping:
+                await self._play(self._shared.jobs.popleft())
+        finally:
+            self._finished = True
+            await self._detach(CloseCode.FINISHED, "no more sessions")
+            await self._stop_process()
+
+    def stop(self) -> None:
+        """End the session in play as interrupted; no further one begins."""
+        if self._driver is not None:
+            self._driver.stop()
+        self._arrived.set()
+
+    async def _play(self, job: Job) -> None:
+        shared = self._shared
+        episode = shared.dataset.episodes[job.episode]
+        with self._journal(job, episode) as journal:
+            try:
+                async with shared.store.lease(shared.dataset.video_path(episode), self._sampling()) as media:
+                    await media.wait_for(READ_AHEAD)
+                    await self._play_with(job, episode, media, journal)
+            except VideoError as error:
+                self._record_refusal(job, episode, journal, str(error))
+
+    def _record_refusal(self, job: Job, episode: Episode, journal: JournalWriter, detail: str) -> None:
+        """A video that cannot be opened: the session ends before it began, and the journal says so."""
+        config = self._session_config(job, episode, size=(0, 0))
+        session = Session(config, episode.queries, (), self._shared.prompts, self._shared.reader)
+        session.fail("media_failed", Instant(0, 0), detail)
+        for at, event in session.take_events():
+            journal.write(at, event)
+            self._shared.observer(self.number, job, at, event)
+
+    async def _play_with(self, job: Job, episode: Episode, media: Media, journal: JournalWriter) -> None:
+        shared = self._shared
+        size = fit_size(media.info.width, media.info.height, shared.plan.config.pixel_budget)
+        config = self._session_config(job, episode, size=size)
+        session = Session(config, episode.queries, media.times_ns, shared.prompts, shared.reader)
+        self._driver = driver = SessionDriver(
+            session,
+            make_clock(config.clock, config.rate),
+            media,
+            journal,
+            phase=(self.number - 1) / shared.plan.lanes,
+            observer=lambda at, event: shared.observer(self.number, job, at, event),
+        )
+        try:
+            deadline = asyncio.get_running_loop().time() + shared.plan.config.ready_timeout_s
+            socket = await self._connection(deadline)
+            if socket is None:
+                if shared.stopping:
+                    driver.fail("interrupted", "before an agent connected")
+                elif self._process is not None and not self._process.alive:
+                    detail = f"{self._process.describe_end()} before it connected, see {self._process.log}"
+                    driver.fail("agent_failed", detail)
+                else:
+                    driver.fail("ready_timeout", "no agent connected in time")
+            else:
+                await driver.play(socket, deadline)
+        finally:
+            self._driver = None
+            if not session.ended:
+                driver.fail("interrupted", "the server stopped")
+            driver.flush_events()
+        await self._detach(session.close_code, session.close_reason)
+        if session.close_code != CloseCode.NORMAL:
+            await self._stop_process()
+
+    async def _connection(self, deadline: float) -> web.WebSocketResponse | None:
+        """The agent's connection, its process started if need be; None if none came."""
+        if self._socket is not None and not _is_open(self._socket):
+            await self._detach(CloseCode.NORMAL, "")
+        if self._shared.plan.agent is not None and (self._process is None or not self._process.alive):
+            await self._start_process()
+        died = asyncio.create_task(self._process.wait()) if self._process is not None else None
+        arrived = asyncio.create_task(self._arrived.wait())
+        tasks = {task for task in (died, arrived) if task is not None}
+        try:
+            timeout = max(0.0, deadline - asyncio.get_running_loop().time())
+            await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return self._socket
+
+    async def _detach(self, code: int, reason: str) -> None:
+        """Close the connection and be free for the next."""
+        socket, self._socket = self._socket, None
+        self._arrived.clear()
+        if socket is not None:
+            await close_socket(socket, code, reason)
+            self._released.set()
+
+    async def _start_process(self) -> None:
+        agent = self._shared.plan.agent
+        assert agent is not None
+        folder = Path(self._shared.plan.folder)
+        self._process = await AgentProcess.start(
+            agent, self.url, memory=folder / "memory", log=folder / "logs" / f"lane-{self.number}.log"
+        )
+
+    async def _stop_process(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await process.stop()
+
+    @contextmanager
+    def _journal(self, job: Job, episode: Episode) -> Iterator[JournalWriter]:
+        path = journal_path(Path(self._shared.plan.folder), episode.id, job.repeat, job.attempt)
+        writer = JournalWriter(path, self._shared.sync)
+        try:
+            yield writer
+        finally:
+            writer.close()
+
+    def _sampling(self) -> Sampling:
+        config = self._shared.plan.config
+        return Sampling(
+            fps=config.fps,
+            pixel_budget=config.pixel_budget,
+            encoding=config.encoding,
+            quality=config.quality,
+            rule=config.sampling,
+        )
+
+    def _session_config(self, job: Job, episode: Episode, *, size: tuple[int, int]) -> SessionConfig:
+        plan, config = self._shared.plan, self._shared.plan.config
+        return SessionConfig(
+            run=plan.run,
+            session=session_name(config.seed, job),
+            episode=episode.id,
+            subset=episode.subset,
+            repeat=job.repeat,
+            attempt=job.attempt,
+            lanes=plan.lanes,
+            seed=session_seed(config.seed, job.episode, job.repeat),
+            clock=config.clock,
+            rate=config.rate,
+            history=config.history,
+            chain=config.chain,
+            frames=config.frames,
+            fps=config.fps,
+            size=size,
+            encoding=config.encoding,
+            credit=config.credit,
+            credit_timeout_ns=_ns(config.credit_timeout_s),
+            answer_timeout_ns=_ns(config.answer_timeout_s),
+            hang_timeout_ns=_ns(config.hang_timeout_s),
+            drain_timeout_ns=_ns(config.drain_timeout_s),
+        )
+
+
+def _is_open(socket: web.WebSocketResponse) -> bool:
+    """Whether the peer is still there, as far as the kernel has told."""
+    return not socket.closed and socket.get_extra_info("socket") is not None
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)

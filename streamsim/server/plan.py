@@ -1,0 +1,46 @@
+"""What a server process is told at its start, as one JSON object on its standard input.
+
+It names the public half of the dataset and never the key. This module knows no sockets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from streamsim.journal.folder import AgentSpec, RunConfig
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One session to play: the episode by its index in the dataset, repeat and attempt from 1."""
+
+    episode: int
+    repeat: int
+    attempt: int
+
+
+class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a server needs. Without ``agent`` it waits for agents that are started by hand."""
+
+    folder: str
+    run: str
+    config: RunConfig
+    jobs: tuple[Job, ...]
+    lanes: int
+    host: str
+    port: int
+    token: str
+    agent: AgentSpec | None
+
+
+def session_seed(run_seed: int, episode: int, repeat: int) -> int:
+    """The seed an agent is given: the first 63 bits of the SHA-256 of ``"run_seed:episode:repeat"``."""
+    digest = hashlib.sha256(f"{run_seed}:{episode}:{repeat}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def session_name(run_seed: int, job: Job) -> str:
+    """The opaque name of a session on the wire: says neither episode nor its place in the run."""
+    text = f"session:{run_seed}:{job.episode}:{job.repeat}:{job.attempt}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
