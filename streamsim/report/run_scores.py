@@ -36,7 +36,8 @@ def score_run(
 
     Beside them: ``run``, ``reader`` (which read the letters), ``partial`` ({answered, planned}, None
     when all were answered) and ``notices``. ``dataset`` is where the dataset lies now, if not where
-    the run found it. With ``reader``, raw texts are read anew. ``RunError`` if the dataset is no longer the one that was run.
+    the run found it. With ``reader``, raw texts are read anew. ``RunError`` if the dataset is no
+    longer the one that was run.
     """
     run_file = read_run_file(folder)
     config = run_file.config

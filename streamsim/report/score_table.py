@@ -59,16 +59,12 @@ def _figures_table(scores: Mapping[str, Any], console: Console) -> Table:
     for key, name in _NAMES.items():
         if scores[key] is None:
             continue
-        label = f"{name} ({scores['worst_cell_name'].replace('_', ' ')})" if key == "worst_cell" else name
-        limits = scores["ci95"].get(key)
-        row = [
-            label,
-            _percent(scores[key]),
-            f"{_percent(limits[0])} – {_percent(limits[1])}" if limits else "",
-        ]
+        named = key == "worst_cell" and not repeats
+        label = f"{name} ({scores['worst_cell_name'].replace('_', ' ')})" if named else name
+        row = [label, _value(scores[key]), _value(scores["ci95"].get(key, ""))]
         if repeats:
             spread = scores["spread"].get(key)
-            row.append(f"{_percent(spread['min'])} – {_percent(spread['max'])}" if spread else "")
+            row.append(_value([spread["min"], spread["max"]]) if spread else "")
         table.add_row(*row)
     return table
 
@@ -84,7 +80,7 @@ def _cells_table(scores: Mapping[str, Any], console: Console) -> Table:
         row = [f"{level} ({range_text})"]
         for status in ("known", "uncertain"):
             cell = f"{level}_{status}"
-            row.append(f"{_percent(shares[cell])} ({scores['cells_n'][cell]})" if cell in shares else "—")
+            row.append(f"{_value(shares[cell])} ({scores['cells_n'][cell]})" if cell in shares else "—")
         table.add_row(*row)
     return table
 
@@ -93,7 +89,8 @@ def _subsets_table(scores: Mapping[str, Any], console: Console) -> Table:
     table = _table(console, f"{scores['n']} queries in {len(scores['subsets'])} subsets, %")
     columns = {
         "task_accuracy": "accuracy",
-        "storm_br": "Storm-BR [95 %]",
+        "storm_br": "Storm-BR",
+        "storm_br_ci95": "95 %",
         "storm_br_attr": "BR-Attr",
         "overconfidence": "OC",
         "underconfidence": "UC",
@@ -105,19 +102,17 @@ def _subsets_table(scores: Mapping[str, Any], console: Console) -> Table:
     table.add_column("subset")
     table.add_column("n", justify="right")
     for name in columns.values():
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for name, subset in scores["subsets"].items():
-        limits = subset["storm_br_ci95"]
-        interval = f" [{_percent(limits[0])}, {_percent(limits[1])}]" if limits else ""
-        values = [_percent(subset[key]) + (interval if key == "storm_br" else "") for key in columns]
-        table.add_row(name, str(subset["n"]), *values)
-    table.add_row("macro mean", "", *(_percent(scores["macro"][key]) for key in columns))
+        table.add_row(name, str(subset["n"]), *(_value(subset[key]) for key in columns))
+    macro = {**scores["macro"], "storm_br_ci95": ""}
+    table.add_row("macro mean", "", *(_value(macro[key]) for key in columns))
     return table
 
 
 def _valid_line(subset: Mapping[str, Any], *, with_name: bool) -> str:
     rates = ", ".join(
-        f"{probe} {_percent(rate)} %" for probe, rate in subset["valid_rate"].items() if rate is not None
+        f"{probe} {_value(rate)} %" for probe, rate in subset["valid_rate"].items() if rate is not None
     )
     return (f"{subset['subset']}: " if with_name else "") + f"valid texts: {rates or 'none was read'}"
 
@@ -127,5 +122,10 @@ def _table(console: Console, title: str) -> Table:
     return Table(title=title, title_justify="left", box=None if plain else box.SIMPLE_HEAD, pad_edge=False)
 
 
-def _percent(share: float | None) -> str:
-    return "—" if share is None else f"{100 * share:.1f}"
+def _value(value: float | list[float] | str | None) -> str:
+    """A share or an interval of shares in per cent, a dash for None; texts as they are."""
+    if isinstance(value, list):
+        return " – ".join(f"{100 * share:.1f}" for share in value)
+    if isinstance(value, float):
+        return f"{100 * value:.1f}"
+    return "—" if value is None else value

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from streamsim.episodes.episode import CAUSES
+from streamsim.episodes.episode import CAUSES, Status
 from streamsim.scoring.answers import ScoredItem
 
 BINS = ("low", "mid", "high")
@@ -60,43 +60,63 @@ _LABELS_END = _STRATA + len(CAUSES) * 3
 _WIDTH = _LABELS_END + 1
 """Columns: the strata, then (cause, tp/fp/fn), then the sum of cause F1 over gold-uncertain items."""
 
+_KNOWN, _UNCERTAIN, _NONE = range(3)
+_STATUS_CODE: dict[Status | None, int] = {"known": _KNOWN, "uncertain": _UNCERTAIN, None: _NONE}
+_CAUSE_MASK = {
+    frozenset(label for bit, label in enumerate(CAUSES) if mask >> bit & 1): mask
+    for mask in range(1 << len(CAUSES))
+}
+_MASK_SIZE = np.array([mask.bit_count() for mask in range(1 << len(CAUSES))])
+
 _Values = NDArray[np.float64]
 
 
 def tally(items: Sequence[ScoredItem], cause_rule: CauseRule = "paper") -> NDArray[np.int64]:
     """Additive counts, one row per episode in the order of the sorted episode ids."""
     row_of = {id: row for row, id in enumerate(sorted({item.episode_id for item in items}))}
-    table = np.zeros((len(row_of), _WIDTH), dtype=np.int64)
-    strata = []
-    counters = []
-    for item in items:
-        row = row_of[item.episode_id]
-        f1 = cause_f1_units(item, cause_rule) if item.gold_status == "uncertain" else F1_UNIT
-        strata.append((row, *_stratum(item)))
-        counters.append(
-            (
-                1,
-                item.task_right,
-                item.joint,
-                item.joint * f1,
-                item.status == "known",
-                item.status == "uncertain",
-            )
+    coded = [
+        (
+            row_of[item.episode_id],
+            item.age_ns,
+            item.intensity or 0,
+            _STATUS_CODE[item.gold_status],
+            _STATUS_CODE[item.status],
+            item.task_right,
+            _CAUSE_MASK[item.gold_causes],
+            _CAUSE_MASK[item.causes],
         )
-        if item.gold_status == "uncertain":
-            table[row, -1] += f1
-            said = counted_causes(item, cause_rule)
-            for column, label in zip(range(_STRATA, _LABELS_END, 3), CAUSES, strict=True):
-                if label in said:
-                    table[
-                        row, column + (_TRUE_POSITIVE if label in item.gold_causes else _FALSE_POSITIVE)
-                    ] += 1
-                elif label in item.gold_causes:
-                    table[row, column + _FALSE_NEGATIVE] += 1
-    by_stratum = np.zeros((len(row_of), *_SHAPE), dtype=np.int64)
-    if items:
-        np.add.at(by_stratum, tuple(np.array(strata).T), np.array(counters, dtype=np.int64))
-    table[:, :_STRATA] = by_stratum.reshape(len(row_of), _STRATA)
+        for item in items
+    ]
+    rows, age_ns, intensity, gold, status, right, gold_causes, causes = np.array(
+        coded, dtype=np.int64
+    ).T.reshape(8, len(items))
+    uncertain = gold == _UNCERTAIN
+    if cause_rule == "paper":
+        causes = np.where(status == _UNCERTAIN, causes, 0)
+    f1 = _f1_units(causes, gold_causes)
+    joint = right * (status == gold)
+    ages = (age_ns > 2_000_000_000).astype(np.int64) + (age_ns > 5_000_000_000)
+    bins = np.where(intensity == 0, len(BINS), (intensity > 3).astype(np.int64) + (intensity > 6))
+    counters = (
+        np.ones_like(rows),
+        right,
+        joint,
+        joint * np.where(uncertain, f1, F1_UNIT),
+        status == _KNOWN,
+        status == _UNCERTAIN,
+    )
+    strata = np.zeros((len(row_of), *_SHAPE), dtype=np.int64)
+    np.add.at(strata, (rows, ages, bins, gold), np.stack(counters, axis=1))
+    table = np.zeros((len(row_of), _WIDTH), dtype=np.int64)
+    table[:, :_STRATA] = strata.reshape(len(row_of), _STRATA)
+    for place, (said, true) in enumerate(
+        ((causes >> bit) & 1, (gold_causes >> bit) & 1) for bit in range(len(CAUSES))
+    ):
+        column = _STRATA + 3 * place
+        np.add.at(table[:, column + _TRUE_POSITIVE], rows, uncertain * said * true)
+        np.add.at(table[:, column + _FALSE_POSITIVE], rows, uncertain * said * (1 - true))
+        np.add.at(table[:, column + _FALSE_NEGATIVE], rows, uncertain * (1 - said) * true)
+    np.add.at(table[:, -1], rows, uncertain * f1)
     return table
 
 
@@ -107,7 +127,8 @@ def figures(sums: _Values) -> dict[str, _Values]:
     (task accuracy), ``cause.LABEL`` (F1), ``age.0-2s.storm_br``, ``.task_accuracy``, ``.joint_accuracy``.
     """
     strata = sums[:, :_STRATA].reshape(-1, *_SHAPE)
-    ages = strata.sum(axis=2).sum(axis=2)  # (R, age, counter)
+    ages = strata.sum(axis=2)  # (R, age, status, counter)
+    labelled_ages, all_ages = ages[:, :, : len(STATUSES)].sum(axis=2), ages.sum(axis=2)
     levels = strata.sum(axis=1)  # (R, bin, status, counter)
     statuses = levels.sum(axis=1)  # (R, status, counter)
     cells = _cells(levels)
@@ -149,8 +170,10 @@ def figures(sums: _Values) -> dict[str, _Values]:
         values[f"cell.{name}"] = joint[:, index]
         values[f"task.{name}"] = task[:, index]
     for index, name in enumerate(AGES):
-        values[f"age.{name}.task_accuracy"] = _ratio(ages[:, index, _TASK], ages[:, index, _N])
-        values[f"age.{name}.joint_accuracy"] = _ratio(ages[:, index, _JOINT], ages[:, index, _N])
+        values[f"age.{name}.task_accuracy"] = _ratio(all_ages[:, index, _TASK], all_ages[:, index, _N])
+        values[f"age.{name}.joint_accuracy"] = _ratio(
+            labelled_ages[:, index, _JOINT], labelled_ages[:, index, _N]
+        )
         values[f"age.{name}.storm_br"] = storm_br(_cells(strata[:, index]))
     return values
 
@@ -181,33 +204,11 @@ def counts(sums: _Values) -> dict[str, int]:
     return found
 
 
-def cell_of(item: ScoredItem) -> str | None:
-    """The name of an item's cell; None without gold status or intensity."""
-    if item.gold_status is None or item.intensity is None:
-        return None
-    return f"{BINS[_bin(item.intensity)]}_{item.gold_status}"
-
-
-def counted_causes(item: ScoredItem, rule: CauseRule) -> frozenset[str]:
-    """The predicted causes that count for an item under ``rule``."""
-    return item.causes if rule == "storm-evaluator" or item.status == "uncertain" else frozenset()
-
-
-def cause_f1_units(item: ScoredItem, rule: CauseRule) -> int:
-    """F1 of predicted and gold causes in units of 1/27720; of two empty sets it is 1."""
-    said = counted_causes(item, rule)
-    size = len(said) + len(item.gold_causes)
-    return F1_UNIT * 2 * len(said & item.gold_causes) // size if size else F1_UNIT
-
-
-def _stratum(item: ScoredItem) -> tuple[int, int, int]:
-    age = 0 if item.age_ns <= 2_000_000_000 else 1 if item.age_ns <= 5_000_000_000 else 2
-    status = len(STATUSES) if item.gold_status is None else STATUSES.index(item.gold_status)
-    return age, len(BINS) if item.intensity is None else _bin(item.intensity), status
-
-
-def _bin(intensity: int) -> int:
-    return 0 if intensity <= 3 else 1 if intensity <= 6 else 2
+def _f1_units(said: NDArray[np.int64], true: NDArray[np.int64]) -> NDArray[np.int64]:
+    """F1 of two sets of causes, given as bit masks, in units of 1/27720; of two empty sets it is 1."""
+    size = _MASK_SIZE[said] + _MASK_SIZE[true]
+    units: NDArray[np.int64] = 2 * F1_UNIT * _MASK_SIZE[said & true] // np.maximum(size, 1)
+    return np.where(size == 0, F1_UNIT, units)
 
 
 def _cells(levels: _Values) -> _Values:

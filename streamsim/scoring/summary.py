@@ -179,10 +179,13 @@ def _by_question_type(scores: Sequence[SubsetScores], full: bool) -> dict[str, o
     rows: dict[str, object] = {}
     for kind in sorted({item.question_type for item in scores[0].items} - {""}):
         items = [item for part in scores for item in part.items if item.question_type == kind]
+        labelled = [item for item in items if item.gold_status is not None]
         rows[kind] = {
             "n": len(items) // len(scores),
             "task_accuracy": sum(item.task_right for item in items) / len(items),
-            "joint_accuracy": sum(item.joint for item in items) / len(items) if full else None,
+            "joint_accuracy": sum(item.joint for item in labelled) / len(labelled)
+            if full and labelled
+            else None,
         }
     return rows
 

@@ -146,7 +146,7 @@ def _started(episode: str, repeat: int, attempt: int) -> SessionStarted:
         subset="storm_x",
         repeat=repeat,
         attempt=attempt,
-        lane=0,
+        lanes=1,
         seed=0,
         clock="lockstep",
         rate=1.0,

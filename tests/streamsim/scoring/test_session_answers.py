@@ -30,7 +30,7 @@ def started(count: int) -> SessionStarted:
         subset="storm_cook",
         repeat=2,
         attempt=3,
-        lane=0,
+        lanes=1,
         seed=0,
         clock="lockstep",
         rate=1.0,

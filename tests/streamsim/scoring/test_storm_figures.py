@@ -285,6 +285,18 @@ def test_causes_count_only_under_an_uncertain_status() -> None:
     assert score_subset(scored(rows), cause_rule="storm-evaluator", replicates=1).point["cause_f1"] == 1.0
 
 
+def test_items_without_labels_count_only_where_none_is_needed() -> None:
+    """Two unlabelled items, one right, both without predicted status, beside a labelled one."""
+    labelled = row(1, 8, "known", t=1.0)
+    bare = [row(n, None, None, s_hat=None, a_hat=n % 2, t=1.0) for n in (2, 3)]  # type: ignore[arg-type]
+    alone, mixed = (score_subset(scored(rows), replicates=1) for rows in ([labelled], [labelled, *bare]))
+    counted = {"task_accuracy", "age.0-2s.task_accuracy"}
+    assert {name: alone.point[name] for name in alone.point if name not in counted} == {
+        name: mixed.point[name] for name in mixed.point if name not in counted
+    }
+    assert [mixed.point[name] for name in counted] == [pytest.approx(2 / 3)] * 2
+
+
 def test_ages_at_the_edges_of_the_bins() -> None:
     """[0, 2], (2, 5], (5, ∞) seconds; 0 where a span ends after the query; without spans age is t."""
     rows = [
