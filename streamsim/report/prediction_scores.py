@@ -14,7 +14,7 @@ from streamsim.reading import Reader
 from streamsim.scoring.answers import join_exact
 from streamsim.scoring.predictions import PredictionOrder, parse_predictions
 from streamsim.scoring.storm import CauseRule
-from streamsim.scoring.summary import interval_notices, summarise
+from streamsim.scoring.summary import figure_notices, summarise
 
 
 def score_predictions(
@@ -49,7 +49,7 @@ def score_predictions(
     notices = list(read.notices)
     if read.answer_only:
         notices.append("no row has a status: figures of the answers only, no Storm-BR")
-    return {**summary, "notices": [*notices, *interval_notices(summary)]}
+    return {**summary, "notices": [*notices, *figure_notices(summary)]}
 
 
 def _placed(file: RowFile) -> list[tuple[str, object]]:

@@ -20,7 +20,7 @@ from streamsim.reading import Reader
 from streamsim.scoring.answers import join_run, partial_notice
 from streamsim.scoring.journals import SessionAnswers, read_session
 from streamsim.scoring.storm import CauseRule
-from streamsim.scoring.summary import interval_notices, summarise
+from streamsim.scoring.summary import figure_notices, summarise
 
 SCORES_FILE = "scores.json"
 
@@ -65,7 +65,7 @@ def score_run(
     notices = [
         *_coverage_notices(answered, asked, planned, key),
         *(f"{journal.path.name}: read up to {journal.fault}" for journal in journals if journal.fault),
-        *interval_notices(summary),
+        *figure_notices(summary),
     ]
     return {
         "run": run_file.run,

@@ -101,15 +101,20 @@ def summarise(
     return {"n": len(repeats[0]), "subsets": subsets, "macro": _macro(list(subsets.values()))}
 
 
-def interval_notices(summary: dict[str, object]) -> list[str]:
-    """Notices about intervals that rest on few episodes."""
+def figure_notices(summary: dict[str, object]) -> list[str]:
+    """What a reader of the figures must know: empty cells, and intervals that rest on few episodes."""
     subsets = summary.get("subsets", {"": summary})
     assert isinstance(subsets, dict)
-    return [
-        f"{f'{name}: ' if name else ''}too few episodes for meaningful intervals: {part['episodes']}"
-        for name, part in subsets.items()
-        if part["episodes"] < FEW_EPISODES
-    ]
+    notices = []
+    for name, part in subsets.items():
+        prefix = f"{name}: " if name else ""
+        empty = [cell.replace("_", " ") for cell in storm.CELLS if cell not in part["cells_n"]]
+        if empty and part["scope"] == "full":
+            filled = len(storm.CELLS) - len(empty)
+            notices.append(f"{prefix}Storm-BR over {filled} of 6 cells: no queries in {', '.join(empty)}")
+        if part["episodes"] < FEW_EPISODES:
+            notices.append(f"{prefix}too few episodes for meaningful intervals: {part['episodes']}")
+    return notices
 
 
 def _subset_summary(name: str, scores: Sequence[SubsetScores]) -> dict[str, object]:

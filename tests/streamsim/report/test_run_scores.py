@@ -177,7 +177,10 @@ def test_a_whole_run(dataset: Path, tmp_path: Path) -> None:
     assert scores["task_accuracy"] == scores["storm_br_attr"] == 1.0
     assert scores["storm_br"] == 0.75  # both cells (2 + 1)/(2 + 2)
     assert scores["partial"] is None
-    assert scores["notices"] == ["too few episodes for meaningful intervals: 2"]
+    assert scores["notices"] == [
+        "Storm-BR over 2 of 6 cells: no queries in mid known, mid uncertain, high known, high uncertain",
+        "too few episodes for meaningful intervals: 2",
+    ]
     assert scores["valid_rate"] == {"task": 1.0, "status": 1.0, "cause": 1.0}
 
 
