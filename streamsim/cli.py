@@ -18,9 +18,13 @@ from streamsim import __version__
 from streamsim.errors import StreamsimError
 
 COMMANDS: tuple[str, ...] = (
+    "run",
+    "serve",
+    "join",
     "score",
     "check",
     "import",
+    "frames",
 )
 """In the order of the help page. ``import`` is the module ``import_``."""
 

@@ -42,6 +42,9 @@ from streamsim.errors import VideoError
 EARLY_END_TOLERANCE_NS = 1_000_000_000
 """A file whose last video packet ends further than this before its declared end is refused."""
 
+_WHOLE_LENGTH_FORMATS = ("matroska,webm", "flv", "asf")
+"""Containers that declare one length for all streams; FFmpeg may pass it off as a stream's own."""
+
 _SCALING = Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
 _TURNS = {
     # (a, b, c, d) of a display matrix, x' = ax + cy, y' = bx + dy, y downwards; Pillow turns to the left
@@ -382,11 +385,11 @@ def _check_end(
     path: Path, container: InputContainer, stream: VideoStream, video_end: Fraction, any_end: Fraction
 ) -> None:
     """Refuse a file that ends too early. Times are seconds of the file's own clock."""
-    if stream.duration is not None:
+    if stream.duration is not None and container.format.name not in _WHOLE_LENGTH_FORMATS:
         declared = (stream.start_time or 0) * _time_base(stream) + stream.duration * _time_base(stream)
         end = video_end
     elif container.duration is not None:
-        # containers that declare only this count it from zero
+        # such a length is counted from zero
         declared = Fraction(container.duration, av.time_base)
         end = max(video_end, any_end)
     else:
