@@ -1,12 +1,14 @@
 """The clock of a session: one pair (media, wall) and a rate, re-taken only when time changes its course.
 
 A clock reads nothing: whoever drives it passes the wall time in, so every implementation runs equally
-on a monotonic clock and in a test. Deadlines are absolute, so lateness never adds up. Wall time is in
-nanoseconds since ``ready``, media time in nanoseconds since the episode began.
+on a monotonic clock and in a test. Deadlines are absolute, so lateness never adds up, and all of it is
+integer arithmetic, exact to the nanosecond. Wall time is in nanoseconds since ``ready``, media time in
+nanoseconds since the episode began.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Literal, Protocol
 
 from streamsim.events import ClockTaken, Instant
@@ -25,10 +27,10 @@ class Clock(Protocol):
         """Media time begins at 0."""
 
     def now(self, wall_ns: int) -> Instant:
-        """Both times at ``wall_ns``."""
+        """Both times at ``wall_ns``, which must not lie before the newest pair."""
 
     def wall_deadline(self, media_ns: int) -> int | None:
-        """When media time reaches ``media_ns``; None while it stands."""
+        """The first wall nanosecond at which media time is ``media_ns`` or later; None while it stands."""
 
     def update(
         self, wall_ns: int, *, busy: bool, next_due_ns: int | None, starved: bool
@@ -36,7 +38,7 @@ class Clock(Protocol):
         """Let the session's state move the clock; the new pair if one was taken.
 
         ``next_due_ns`` is the media time of what is released next; ``starved`` says that it is not
-        decoded yet.
+        decoded yet. Call it before every ``now``.
         """
 
 
@@ -45,10 +47,10 @@ class PairClock:
 
     mode: ClockMode
 
-    def __init__(self, rate: float) -> None:
+    def __init__(self, rate: Fraction) -> None:
         self._media_ns = 0
         self._wall_ns = 0
-        self._rate = 0.0
+        self._rate = Fraction(0)
         self._running_rate = rate
 
     def start(self, wall_ns: int) -> ClockTaken:
@@ -61,28 +63,22 @@ class PairClock:
 
     def media_at(self, wall_ns: int) -> int:
         """Media time at ``wall_ns``, rounded down: an instant is never claimed early."""
-        elapsed = wall_ns - self._wall_ns
-        if self._rate in (0.0, 1.0):
-            return self._media_ns + (elapsed if self._rate else 0)
-        return self._media_ns + int(elapsed * self._rate)
+        elapsed_ns = wall_ns - self._wall_ns
+        return self._media_ns + elapsed_ns * self._rate.numerator // self._rate.denominator
 
     def wall_deadline(self, media_ns: int) -> int | None:
         """The first wall nanosecond at which media time is ``media_ns`` or later; None while it stands."""
         if media_ns <= self._media_ns:
             return self._wall_ns
-        if self._rate == 0.0:
+        if not self._rate:
             return None
-        if self._rate == 1.0:
-            return self._wall_ns + media_ns - self._media_ns
-        deadline = self._wall_ns + int((media_ns - self._media_ns) / self._rate)
-        while self.media_at(deadline) < media_ns:
-            deadline += 1
-        return deadline
+        missing = (media_ns - self._media_ns) * self._rate.denominator
+        return self._wall_ns + -(-missing // self._rate.numerator)
 
-    def _take(self, media_ns: int, wall_ns: int, rate: float, reason: Reason) -> ClockTaken:
+    def _take(self, media_ns: int, wall_ns: int, rate: Fraction, reason: Reason) -> ClockTaken:
         assert media_ns >= self._media_ns and wall_ns >= self._wall_ns, "time went back"
         self._media_ns, self._wall_ns, self._rate = media_ns, wall_ns, rate
-        return ClockTaken(media_ns=media_ns, wall_ns=wall_ns, rate=rate, reason=reason)
+        return ClockTaken(media_ns=media_ns, wall_ns=wall_ns, rate=float(rate), reason=reason)
 
 
 class RealtimeClock(PairClock):
@@ -91,7 +87,7 @@ class RealtimeClock(PairClock):
     mode: ClockMode = "realtime"
 
     def __init__(self) -> None:
-        super().__init__(rate=1.0)
+        super().__init__(Fraction(1))
 
     def update(
         self, wall_ns: int, *, busy: bool, next_due_ns: int | None, starved: bool
@@ -106,7 +102,7 @@ class LockstepClock(PairClock):
     mode: ClockMode = "lockstep"
 
     def __init__(self) -> None:
-        super().__init__(rate=0.0)
+        super().__init__(Fraction(0))
 
     def update(
         self, wall_ns: int, *, busy: bool, next_due_ns: int | None, starved: bool
@@ -114,15 +110,105 @@ class LockstepClock(PairClock):
         """Jump to the next due event once nothing is unsettled."""
         if busy or starved or next_due_ns is None or next_due_ns <= self._media_ns:
             return None
-        return self._take(next_due_ns, wall_ns, 0.0, "jump")
+        return self._take(next_due_ns, wall_ns, Fraction(0), "jump")
+
+
+class SkipClock(PairClock):
+    """Runs at wall rate while the session is busy, jumps to the next due event while it is not.
+
+    A late decoder holds it at the instant of what cannot be released yet.
+    """
+
+    mode: ClockMode = "skip"
+
+    def __init__(self) -> None:
+        super().__init__(Fraction(1))
+
+    def update(
+        self, wall_ns: int, *, busy: bool, next_due_ns: int | None, starved: bool
+    ) -> ClockTaken | None:
+        """Jump, hold for the decoder, or go on after it."""
+        if next_due_ns is None:
+            return None
+        if starved:
+            return self._hold(wall_ns, next_due_ns)
+        if not busy and next_due_ns > self.media_at(wall_ns):
+            return self._take(next_due_ns, wall_ns, Fraction(1), "jump")
+        if not self._rate:
+            return self._take(self._media_ns, wall_ns, Fraction(1), "release")
+        return None
+
+    def _hold(self, wall_ns: int, next_due_ns: int) -> ClockTaken | None:
+        if not self._rate or self.media_at(wall_ns) < next_due_ns:
+            return None
+        reached_ns = self.wall_deadline(next_due_ns)
+        assert reached_ns is not None
+        return self._take(max(next_due_ns, self._media_ns), reached_ns, Fraction(0), "hold")
+
+
+class ScaledClock(PairClock):
+    """The wall clock times a rate, with pause, resume, rate and single step: for demos, never for scores."""
+
+    mode: ClockMode = "scaled"
+
+    def __init__(self, rate: Fraction) -> None:
+        """``rate`` is media seconds per wall second, above 0."""
+        if rate <= 0:
+            raise ValueError(f"expected a rate above 0, got {rate}")
+        super().__init__(rate)
+        self._paused = False
+
+    @property
+    def paused(self) -> bool:
+        """Media time stands because somebody said so."""
+        return self._paused
+
+    def update(
+        self, wall_ns: int, *, busy: bool, next_due_ns: int | None, starved: bool
+    ) -> ClockTaken | None:
+        """Only its controls move it."""
+        return None
+
+    def pause(self, wall_ns: int) -> ClockTaken | None:
+        """Let media time stand; None if it does."""
+        if self._paused:
+            return None
+        self._paused = True
+        return self._take(self.media_at(wall_ns), wall_ns, Fraction(0), "pause")
+
+    def resume(self, wall_ns: int) -> ClockTaken | None:
+        """Let media time go on; None if it does."""
+        if not self._paused:
+            return None
+        self._paused = False
+        return self._take(self._media_ns, wall_ns, self._running_rate, "resume")
+
+    def set_rate(self, wall_ns: int, rate: Fraction) -> ClockTaken | None:
+        """Go on at another rate (above 0); while paused it counts from ``resume``."""
+        if rate <= 0:
+            raise ValueError(f"expected a rate above 0, got {rate}")
+        self._running_rate = rate
+        if self._paused:
+            return None
+        return self._take(self.media_at(wall_ns), wall_ns, rate, "rate")
+
+    def step(self, wall_ns: int, next_due_ns: int | None) -> ClockTaken | None:
+        """Go to what is due next and stand there; None where nothing is due."""
+        if next_due_ns is None:
+            return None
+        self._paused = True
+        media_ns = max(next_due_ns, self.media_at(wall_ns))
+        return self._take(media_ns, wall_ns, Fraction(0), "step")
 
 
 def make_clock(mode: ClockMode, rate: float) -> Clock:
-    """The clock of a mode; ``rate`` is for ``scaled`` alone."""
+    """The clock of a mode; ``rate`` is for ``scaled`` alone, exact as the decimal that it is written as."""
     match mode:
         case "realtime":
             return RealtimeClock()
+        case "skip":
+            return SkipClock()
+        case "scaled":
+            return ScaledClock(Fraction(str(rate)))
         case "lockstep":
             return LockstepClock()
-        case _:
-            raise ValueError(f"no clock for mode {mode!r} at rate {rate}")

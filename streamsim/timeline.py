@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from streamsim.episodes.episode import VISIBILITY_TOLERANCE_NS, EpisodeQuery, sort_queries
+from streamsim.episodes.episode import EpisodeQuery, sort_queries
 from streamsim.events import QueryPlan
+from streamsim_protocol.messages import VISIBILITY_TOLERANCE_NS
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

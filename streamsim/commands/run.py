@@ -45,7 +45,14 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """What fixes a run, whoever starts the agents."""
     new = parser.add_argument
     new("--out", type=Path, metavar="DIR", help="the run folder (default: runs/YYYYMMDD-HHMMSS-AGENT)")
-    new("--clock", choices=("realtime", "lockstep"), default=_DEFAULTS.clock, help="default: %(default)s")
+    new(
+        "--clock",
+        choices=("realtime", "skip", "scaled", "lockstep"),
+        default=_DEFAULTS.clock,
+        help="realtime (default); skip: the same experience in compute time only; scaled: for demos; "
+        "lockstep: time stands while the agent works",
+    )
+    new("--rate", type=float, default=_DEFAULTS.rate, metavar="R", help="of --clock scaled (1)")
     new("--sessions", type=int, default=_DEFAULTS.sessions, metavar="N", help="concurrent sessions (1)")
     new("--repeat", type=int, default=_DEFAULTS.repeat, metavar="N", help="play every episode N times (1)")
     new("--episode", action="append", default=[], metavar="ID", help="play this episode (may be repeated)")
@@ -86,6 +93,7 @@ def read_options(args: argparse.Namespace) -> RunOptions:
         out=args.out,
         resume=getattr(args, "resume", False),
         clock=args.clock,
+        rate=args.rate,
         sessions=args.sessions,
         repeat=args.repeat,
         episodes=tuple(args.episode),

@@ -27,8 +27,8 @@ from streamsim.scoring.latency import latency_figures, probe_timings
 from streamsim_protocol.messages import ClockMode, Outcome
 
 WITHHELD: dict[ClockMode, str] = {
-    "lockstep": "in lockstep media time stands while the agent works: run with --clock realtime for latency",
-    "scaled": "a scaled clock runs faster or slower than the agent does: run with --clock realtime for latency",
+    "lockstep": "in lockstep media time stands while the agent works: measure with --clock realtime",
+    "scaled": "a scaled clock does not scale the agent's work: measure with --clock realtime",
 }
 
 
@@ -58,7 +58,7 @@ def summarise_run(folder: Path) -> RunSummary:
     """Read all journals of a run, the last attempt of each session."""
     run_file = read_run_file(folder)
     journals = read_last_attempts(folder)
-    outcomes: Counter[str] = Counter({outcome: 0 for outcome in get_args(Outcome)})
+    outcomes: Counter[str] = Counter(dict.fromkeys(get_args(Outcome), 0))
     frames: Counter[str] = Counter(sent=0, settled=0, skipped=0, failed=0, late=0)
     warnings: list[str] = []
     early = 0

@@ -133,19 +133,13 @@ class SessionDriver:
         self._feed_media()
         if session.ended or not session.ready or self._origin_ns is None:
             return False
-        wall_ns = self._wall_ns()
         if not self._started:
+            wall_ns = self._wall_ns()
             if wall_ns < self._start_wall_ns:
                 return False
             self._started = True
             session.clock_taken(self._clock.start(wall_ns))
-        else:
-            taken = self._clock.update(
-                wall_ns, busy=session.busy, next_due_ns=session.next_due_ns(), starved=session.starved
-            )
-            if taken is not None:
-                session.clock_taken(taken)
-        return session.advance(self._clock.now(wall_ns))
+        return session.advance(self._now())
 
     def _feed_media(self) -> None:
         media = self._media
@@ -236,9 +230,18 @@ class SessionDriver:
                 return
 
     def _now(self) -> Instant:
+        """Take the time, after letting the session's state move the clock."""
         if self._origin_ns is None:
             return Instant(0, 0)
-        return self._clock.now(self._wall_ns())
+        wall_ns = self._wall_ns()
+        session = self.session
+        if self._started and not session.ended:
+            taken = self._clock.update(
+                wall_ns, busy=session.busy, next_due_ns=session.next_due_ns(), starved=session.starved
+            )
+            if taken is not None:
+                session.clock_taken(taken)
+        return self._clock.now(wall_ns)
 
     def _wall_ns(self) -> int:
         assert self._origin_ns is not None

@@ -1,0 +1,36 @@
+"""``streamsim serve``: play a dataset to agents that are started by hand, here or on another host."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from streamsim.commands import run
+from streamsim.errors import UsageError
+
+HELP = "play a dataset to agents that you start yourself, also on other hosts"
+EPILOG = """example:
+  streamsim serve DATASET --port 8765 --out runs/by-hand
+  streamsim join 'ws://127.0.0.1:8765/v1/lanes/1?token=…' --agent random    (in another terminal)
+
+One address is printed per lane (--sessions N); each takes one agent, which plays its sessions in turn.
+With --host 0.0.0.0 agents on other hosts may connect: the token in the address is what lets them in."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of a run, but for the agent's."""
+    parser.add_argument("dataset", type=Path, metavar="DATASET", help="a dataset folder")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    run.add_run_arguments(parser)
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Serve until every session was tried, then summarise and score."""
+    from streamsim.launch.planning import plan_run
+
+    options = run.read_options(args)
+    if options.resume and options.out is None:
+        raise UsageError("--resume: expected --out DIR, the run to go on with")
+    return run.play_and_report(plan_run(options), as_json=args.json, announce_urls=True)
