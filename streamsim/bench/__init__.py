@@ -1,0 +1,1 @@
+"""Benchmarks that ``bench.py`` runs, each against something outside, in one run, as a ratio."""
