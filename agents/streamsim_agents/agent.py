@@ -48,6 +48,17 @@ class Frame:
         return pixels
 
     @property
+    def jpeg(self) -> bytes:
+        """The picture as a JPEG file: ``data`` as it came, encoded anew only from a lossless PNG."""
+        if self.data.startswith(b"\xff\xd8"):
+            return self.data
+        from PIL import Image
+
+        file = io.BytesIO()
+        Image.fromarray(self.rgb).save(file, "JPEG", quality=95)
+        return file.getvalue()
+
+    @property
     def seconds(self) -> float:
         """``media_ns`` in seconds."""
         return self.media_ns / 1e9
@@ -110,6 +121,8 @@ class Turn:
         self.reason: str | None = None
         """Why the turn was cancelled; None while it was not."""
         self._cancelled = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], object]] = []
         self._started_ns = time.monotonic_ns()
 
     @property
@@ -119,9 +132,29 @@ class Turn:
 
     def cancel(self, reason: str) -> None:
         """Called by the runtime, from any thread; the first reason stays."""
-        if self.reason is None:
-            self.reason = reason
-        self._cancelled.set()
+        with self._lock:
+            if self.reason is None:
+                self.reason = reason
+            self._cancelled.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep for ``seconds``, or until the turn is cancelled; True if it is."""
+        return self._cancelled.wait(seconds)
+
+    def on_cancel(self, callback: Callable[[], object]) -> None:
+        """Have ``callback`` called once when the turn is cancelled; at once if it is already.
+
+        It runs on the thread that cancels, so it must be quick, must not wait and must not raise:
+        good for closing a request or setting a flag.
+        """
+        with self._lock:
+            if not self._cancelled.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
 
     def mark(self, name: str) -> None:
         """Note that the stage ``name`` ends now; the latency report shows the time since the turn began."""
@@ -158,6 +191,10 @@ class Agent:
     """
 
     frames: FramePolicy = "all"
+
+    @classmethod
+    def check_arguments(cls, **arguments: Any) -> None:
+        """Raise ``ValueError`` for arguments that cannot work, before a run starts; load nothing here."""
 
     def begin(self, session: SessionInfo) -> None:
         """A session begins: forget everything of the one before. Heavy loading belongs here or earlier."""
