@@ -26,12 +26,17 @@ _encoder = msgspec.msgpack.Encoder()
 _server_decoder: msgspec.msgpack.Decoder[ServerMessage] = msgspec.msgpack.Decoder(ServerMessage)
 _agent_decoder: msgspec.msgpack.Decoder[AgentMessage] = msgspec.msgpack.Decoder(AgentMessage)
 
+MAX_FAULT_CHARS = 200
+"""A fault quotes what the peer sent; this keeps the quotation short."""
+
+_TAG = re.compile(r"Invalid value (?P<value>.*) - at `\$\.type`", re.DOTALL)
+_CHOICE = re.compile(r"Invalid enum value (?P<value>.*) - at (?P<path>.*)", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field (?P<field>`[^`]+`)(?: - at (?P<path>.*))?")
 _EXPECTED = re.compile(
-    r"Expected `(?P<expected>[^`]+)`(?P<bound> [<>]=? \S+)?"
-    r"(?:, got `(?P<got>[^`]+)`)?(?: - at `(?P<path>[^`]+)`)?"
+    r"Expected (?P<expected>`[^`]+`(?: of length \d+| [<>]=? \S+)?)"
+    r"(?:, got (?P<got>\S+))?(?: - at (?P<path>.*))?"
 )
-_INVALID_TAG = re.compile(r"Invalid value (?P<value>.+?) - at `(?P<path>\$\.type)`")
-_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`(?: - at `(?P<path>[^`]+)`)?")
+_MALFORMED = re.compile(r"MessagePack data is malformed: (?P<fault>.*)", re.DOTALL)
 
 
 def encode(message: Message) -> bytes:
@@ -58,15 +63,35 @@ def _decode(decoder: msgspec.msgpack.Decoder[_Decoded], data: bytes | str, limit
         return decoder.decode(data)
     except msgspec.DecodeError as error:
         raise BadMessage(describe_fault(str(error))) from error
+    except RecursionError:
+        raise BadMessage("expected a flat message, got one nested too deeply") from None
 
 
 def describe_fault(text: str) -> str:
     """msgspec's complaint in this protocol's words: ``expected int, got str at $.seq``."""
-    if found := _INVALID_TAG.search(text):
-        return f"unknown message type {found['value']} at {found['path']}"
-    if found := _MISSING.search(text):
-        return f"missing key {found['field']!r} at {found['path'] or '$'}"
-    if found := _EXPECTED.search(text):
-        got = f", got {found['got']}" if found["got"] else ""
-        return f"expected {found['expected']}{found['bound'] or ''}{got} at {found['path'] or '$'}"
-    return (text[:1].lower() + text[1:]).replace(" - at `", " at ").rstrip("`")
+    fault = _translate(text)
+    return fault if len(fault) <= MAX_FAULT_CHARS else fault[: MAX_FAULT_CHARS - 1] + "…"
+
+
+def _translate(text: str) -> str:
+    if found := _TAG.fullmatch(text):
+        return f"unknown message type {found['value']} at $.type"
+    if found := _CHOICE.fullmatch(text):
+        return f"unknown value {found['value']} at {_plain(found['path'])}"
+    if found := _MISSING.fullmatch(text):
+        return f"missing key {_plain(found['field'])!r} at {_plain(found['path'] or '$')}"
+    if found := _EXPECTED.fullmatch(text):
+        got = f", got {_wire_type(found['got'])}" if found["got"] else ""
+        return f"expected {_wire_type(found['expected'])}{got} at {_plain(found['path'] or '$')}"
+    if found := _MALFORMED.fullmatch(text):
+        return f"malformed MessagePack: {found['fault']}"
+    return text[:1].lower() + text[1:]
+
+
+def _wire_type(quoted: str) -> str:
+    """A type by MessagePack's name: msgspec says object for a map, null or None for nil."""
+    return re.sub(r"\b(null|None)\b", "nil", re.sub(r"\bobject\b", "map", _plain(quoted)))
+
+
+def _plain(quoted: str) -> str:
+    return quoted.replace("`", "")

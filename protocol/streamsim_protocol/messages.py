@@ -1,8 +1,8 @@
 """The messages of ``streamsim.v1``: one record per type, the same on both sides.
 
-``protocol/README.md`` is the normative text. Instants are nanoseconds since the agent's ``ready``
-(``wall_ns``) or since the episode began (``media_ns``); agents report durations, never instants, so
-that no clocks need synchronising. This module knows no sockets and no encoding.
+``protocol/README.md`` is the normative text. Instants on the wire are media time, nanoseconds since
+the episode began; agents report durations, never instants, so that no clocks need synchronising. This
+module knows no sockets and no encoding.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ VISIBILITY_TOLERANCE_NS = 1_000
 FIRST_UNPROMPTED_TURN = 1 << 31
 """Turn ids below this are given by the server to probes; ids from here on are the agent's own."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-"""An integer that cannot be negative: times, durations, sizes, numbers."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""An integer that cannot be negative and fits 63 bits: times, durations, sizes, numbers."""
 
 Probe = Literal["task", "status", "cause"]
 QueryKind = Literal["choice", "open", "heartbeat", "standing"]
@@ -63,7 +63,7 @@ class Welcome(Message, frozen=True, kw_only=True, tag="welcome"):
     history: History
     frames: FramePolicy
     fps: float
-    size: tuple[int, int]
+    size: tuple[Count, Count]
     seed: Count
     credit: Count
 
@@ -89,8 +89,8 @@ class ProbeMessage(Message, frozen=True, kw_only=True, tag="probe"):
     """One step of a query's chain, to be answered in ``turn``.
 
     ``text`` is the prompt as the server rendered it; ``stem`` and ``options`` are its parts.
-    Status and cause probes carry no options. ``order`` is the query's place among those of one
-    instant.
+    Status and cause probes carry no options. ``order`` is the query's place, from 0, among all of the
+    session in the order of their time: it settles ties of ``media_ns``.
     """
 
     turn: Count

@@ -1,10 +1,11 @@
 """The order of messages: one table for both directions, and the numbering of one connection.
 
-    agent -> server   OPENING --hello--> GREETED --ready--> PLAYING --(server: end)--> ENDING --bye--> CLOSED
-    server -> agent   OPENING --welcome--> GREETED --(agent: ready)--> PLAYING --end--> ENDING --> CLOSED
+    OPENING --hello--> GREETING --welcome--> GREETED --ready--> PLAYING --end--> ENDING --bye--> CLOSED
+                       any state --error--> CLOSED           GREETED --end--> ENDING
 
-Both peers keep one ``Connection``: it moves by what is sent as well as by what is received, so both
-ends agree. This module knows no sockets and no time.
+The agent says hello, ready and bye; the server welcome, end and error. Both peers keep one
+``Connection``: it moves by what is sent as well as by what is received, and the table lets through
+what crosses on the way, so both ends agree. This module knows no sockets and no time.
 """
 
 from __future__ import annotations
