@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from streamsim_agents.agent import Agent, Frame, Query, SessionInfo, Turn
-from streamsim_agents.inbox import Choice, Inbox, WaitingFrame, WaitingProbe
 from streamsim_agents.outbox import Outbox
 from streamsim_agents.spool import Spool
 from streamsim_protocol import messages as wire
+from streamsim_protocol.inbox import Choice, Inbox, WaitingFrame, WaitingProbe
 
 MAX_TEXT_CHARS = 8_000
 """A longer piece is sent in several messages: at four bytes a character they stay under the limit."""
