@@ -1,6 +1,7 @@
 """Benchmarks, each against something outside, in one run, as a ratio: ``python bench.py NAME``.
 
     bootstrap   intervals of 10,000 items in 630 episodes against a plain loop over resamples
+    time        skip against realtime, drift over real minutes, lateness against a bare loop
 
 A benchmark is a module of ``streamsim.bench`` with ``add_arguments(parser)`` and
 ``measure(args) -> Report``. It exits with 0 when its target was met, with 1 when not.
@@ -19,6 +20,7 @@ from dataclasses import asdict
 
 BENCHMARKS = {
     "bootstrap": "streamsim.bench.bootstrap",
+    "time": "streamsim.bench.timing",
 }
 
 
