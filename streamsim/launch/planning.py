@@ -63,6 +63,7 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
     warnings = check_episodes(dataset, [dataset.episodes[index] for index in chosen], options.fps)
     agent = check_agent(options)
     config = make_config(options, dataset, chosen, partial=partial, agent=agent)
+    check_prompts(options.prompts, [dataset.episodes[index] for index in chosen])
     folder = options.out or default_folder(options.agent)
     if options.resume:
         run_file = reopen(folder, config)
@@ -156,6 +157,16 @@ def check_episodes(dataset: Dataset, episodes: Sequence[Episode], fps: float) ->
         tail = f"; and {more} more" if more > 0 else ""
         raise UsageError(f"{shown}{tail} (`streamsim check` lists all; --available plays what is there)")
     return findings
+
+
+def check_prompts(path: Path | None, episodes: Sequence[Episode]) -> None:
+    """Render every text that will be needed once, so that none fails in the middle of a session."""
+    prompts = load_prompts(path)
+    for kind in {query.kind for episode in episodes for query in episode.queries}:
+        for probe in ("task", "status", "cause"):
+            prompts.render(
+                probe, kind=kind, stem="", options=("",) if probe == "task" else (), frame_stamps=(0,)
+            )
 
 
 def check_agent(options: RunOptions) -> AgentSpec | None:
