@@ -44,7 +44,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The journal's mapping from a query's name on the wire to its id in the dataset.
 
-    ``due_media_ns`` is the later of the query's own time and its newest visible frame's.
+    ``due_media_ns`` is the later of the query's own time and its newest visible frame's;
+    ``option_count`` lets answers be read anew from the journal alone (0: an open question).
     """
 
     query: str
@@ -52,6 +53,7 @@ class QueryPlan(msgspec.Struct, frozen=True, kw_only=True):
     kind: QueryKind
     media_ns: int
     due_media_ns: int
+    option_count: int = 0
 
 
 class SessionStarted(Event, frozen=True, kw_only=True, tag="SessionStarted"):
@@ -99,14 +101,15 @@ class ClockTaken(Event, frozen=True, kw_only=True, tag="ClockTaken"):
 class FrameSent(Event, frozen=True, kw_only=True, tag="FrameSent"):
     """A frame left the server. ``digest`` is the SHA-256 of the bytes of the picture file.
 
-    ``held_by`` says what kept a late frame: the client's exhausted credit, or our own decoder.
+    In the journal it is called ``picture_digest``: ``digest`` is there the line's own. ``held_by`` says
+    what kept a late frame: the client's exhausted credit, or our own decoder.
     """
 
     k: int
     media_ns: int
     due_wall_ns: int | None
     size_bytes: int
-    digest: str
+    digest: str = msgspec.field(name="picture_digest")
     seq: int
     held_by: Literal["credit", "decoder"] | None = None
 
@@ -246,6 +249,22 @@ class EndSent(Event, frozen=True, kw_only=True, tag="EndSent"):
     reason: Literal["completed", "interrupted"]
 
 
+class HarnessReported(Event, frozen=True, kw_only=True, tag="HarnessReported"):
+    """What our own machinery did to the session, said right before its end; durations only.
+
+    Loop lag is how late an event loop was to a beat that was due, over ``watched_ns`` of wall time:
+    the server's own, and the agent runtime's as that measured it (None where it did not say).
+    ``damaged_pictures`` counts pictures that could not be decoded or are flagged corrupt.
+    """
+
+    watched_ns: int
+    server_lag_p99_ns: int
+    server_lag_max_ns: int
+    agent_lag_p99_ns: int | None = None
+    agent_lag_max_ns: int | None = None
+    damaged_pictures: int = 0
+
+
 class SessionEnded(Event, frozen=True, kw_only=True, tag="SessionEnded"):
     """The last line; a session is complete only with ``completed``."""
 
@@ -278,5 +297,6 @@ AnyEvent = (
     | WarningRaised
     | MediaEnded
     | EndSent
+    | HarnessReported
     | SessionEnded
 )

@@ -456,7 +456,8 @@ class Session:
                 self._record(now, WorkingChanged(active=message.active))
             case wire.Stats():
                 finite = {name: value for name, value in message.values.items() if math.isfinite(value)}
-                self._record(now, StatsReported(values=finite))
+                if finite:
+                    self._record(now, StatsReported(values=finite))
             case wire.Failed():
                 self._record(now, AgentFailed(phase=message.phase, error=message.error))
                 if message.phase in ("load", "begin"):

@@ -106,6 +106,7 @@ class Timeline:
                 kind=query.kind,
                 media_ns=query.media_ns,
                 due_media_ns=self.query_due_ns(index),
+                option_count=len(query.options),
             )
             for index, query in enumerate(self.queries)
         )

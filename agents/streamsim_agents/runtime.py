@@ -21,6 +21,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 from websockets.typing import Subprotocol
 
 from streamsim_agents.agent import Agent
+from streamsim_agents.loop_lag import LoopLag
 from streamsim_agents.outbox import Outbox
 from streamsim_agents.worker import Worker
 from streamsim_protocol import messages as wire
@@ -135,8 +136,13 @@ class _SessionLoop:
         loop = asyncio.get_running_loop()
         self._outbox = Outbox(lambda: _wake_threadsafe(loop, self._wake))
         self._said_bye = False
+        self._lag = LoopLag()
 
     async def play(self) -> bool:
+        with self._lag:
+            return await self._play()
+
+    async def _play(self) -> bool:
         await self._send(self._runtime.hello())
         sender = asyncio.create_task(self._send_all())
         try:
@@ -209,7 +215,13 @@ class _SessionLoop:
         if self._said_bye:
             return  # late news of work in the background: nobody waits for it any more
         self._said_bye = isinstance(message, wire.Bye)
+        if self._said_bye:
+            await self._socket.send(encode(self._connection.stamp(self._own_stats())))
         await self._socket.send(encode(self._connection.stamp(message)))
+
+    def _own_stats(self) -> wire.Stats:
+        p99_ns, max_ns = self._lag.figures()
+        return wire.Stats(values={wire.LOOP_LAG_P99: p99_ns, wire.LOOP_LAG_MAX: max_ns})
 
 
 def _wake_threadsafe(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

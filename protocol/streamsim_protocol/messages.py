@@ -21,6 +21,12 @@ VISIBILITY_TOLERANCE_NS = 1_000
 FIRST_UNPROMPTED_TURN = 1 << 31
 """Turn ids below this are given by the server to probes; ids from here on are the agent's own."""
 
+RUNTIME_STATS = "runtime."
+"""Figures of ``stats`` under this prefix are the runtime's own, never the agent's."""
+LOOP_LAG_P99 = "runtime.loop_lag_p99_ns"
+LOOP_LAG_MAX = "runtime.loop_lag_max_ns"
+"""How late the runtime's socket loop was to beats that were due, as durations; sent once before ``bye``."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """An integer that cannot be negative and fits 63 bits: times, durations, sizes, numbers."""
 
@@ -218,7 +224,7 @@ class Working(Message, frozen=True, kw_only=True, tag="working"):
 
 
 class Stats(Message, frozen=True, kw_only=True, tag="stats"):
-    """What ``Agent.stats`` returned."""
+    """What ``Agent.stats`` returned; names under ``runtime.`` are the runtime's own figures."""
 
     values: dict[str, float]
 

@@ -26,6 +26,7 @@ from streamsim.prompts import load_prompts
 from streamsim.reading import READERS
 from streamsim.server.app import build_app
 from streamsim.server.lane import Lane, Shared
+from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import MediaStore
 from streamsim.server.notices import Notices
 from streamsim.server.plan import ServerPlan
@@ -44,7 +45,7 @@ async def serve(plan: ServerPlan, notices: Notices, commands: asyncio.StreamRead
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    with JournalSync() as sync:
+    with JournalSync() as sync, LoopLag() as loop_lag:
         async with MediaStore() as store:
             shared = Shared(
                 plan=plan,
@@ -53,6 +54,7 @@ async def serve(plan: ServerPlan, notices: Notices, commands: asyncio.StreamRead
                 reader=READERS[config.reader],
                 store=store,
                 sync=sync,
+                loop_lag=loop_lag,
                 jobs=deque(plan.jobs),
                 observer=notices.observe,
             )

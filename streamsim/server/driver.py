@@ -15,8 +15,9 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from streamsim.clock import Clock
-from streamsim.events import AnyEvent, EndReason, Instant
+from streamsim.events import AnyEvent, EndReason, HarnessReported, Instant, SessionEnded
 from streamsim.journal.write import JournalWriter
+from streamsim.server.loop_lag import LagWindow, LoopLag
 from streamsim.server.media import Media
 from streamsim.session import Session
 from streamsim.timeline import Sample
@@ -44,6 +45,7 @@ class SessionDriver:
         journal: JournalWriter,
         *,
         phase: float,
+        loop_lag: LoopLag,
         observer: Observer,
     ) -> None:
         """``phase`` (0 to 1, in frame intervals) spreads the frames of concurrent realtime sessions."""
@@ -52,6 +54,9 @@ class SessionDriver:
         self._media = media
         self._journal = journal
         self._phase = phase
+        self._loop_lag = loop_lag
+        self._lag_window: LagWindow | None = None
+        self._runtime_stats: dict[str, float] = {}
         self._observer = observer
         self._origin_ns: int | None = None
         self._start_wall_ns = 0
@@ -92,10 +97,28 @@ class SessionDriver:
             self.flush_events()
 
     def flush_events(self) -> None:
-        """Journal what happened."""
+        """Journal what happened; before the last line, what our own machinery did to the session."""
         for at, event in self.session.take_events():
-            self._journal.write(at, event)
-            self._observer(at, event)
+            if isinstance(event, SessionEnded) and self._lag_window is not None:
+                self._record(at, self._report_harness(self._lag_window))
+            self._record(at, event)
+
+    def _record(self, at: Instant, event: AnyEvent) -> None:
+        self._journal.write(at, event)
+        self._observer(at, event)
+
+    def _report_harness(self, window: LagWindow) -> HarnessReported:
+        lag = window.figures()
+        window.close()
+        self._lag_window = None
+        return HarnessReported(
+            watched_ns=lag.watched_ns,
+            server_lag_p99_ns=lag.p99_ns,
+            server_lag_max_ns=lag.max_ns,
+            agent_lag_p99_ns=_duration(self._runtime_stats.get(wire.LOOP_LAG_P99)),
+            agent_lag_max_ns=_duration(self._runtime_stats.get(wire.LOOP_LAG_MAX)),
+            damaged_pictures=self._media.damaged,
+        )
 
     # ------------------------------------------------------------------------------------ the loop
 
@@ -169,15 +192,28 @@ class SessionDriver:
                 return
             if isinstance(message, wire.Ready) and self._origin_ns is None:
                 self._begin_time()
+            if isinstance(message, wire.Stats):
+                message = self._keep_runtime_stats(message)
             self.session.receive(message, self._now())
             if self.session.ended:
                 return
         if len(self._received) < RECEIVED_WAITING:
             self._room.set()
 
+    def _keep_runtime_stats(self, stats: wire.Stats) -> wire.Stats:
+        """Take the runtime's own figures out of what the agent reports: they are the harness's."""
+        own = {}
+        for name, value in stats.values.items():
+            if not name.startswith(wire.RUNTIME_STATS):
+                own[name] = value
+            elif name in (wire.LOOP_LAG_P99, wire.LOOP_LAG_MAX):
+                self._runtime_stats[name] = value
+        return msgspec.structs.replace(stats, values=own)
+
     def _begin_time(self) -> None:
         """Wall time counts from here; the clock starts at this lane's phase of the frame interval."""
         self._origin_ns = time.monotonic_ns()
+        self._lag_window = self._loop_lag.open_window()
         if self._clock.mode == "realtime" and self._phase > 0:
             interval_ns = round(1e9 / self.session.config.fps)
             wanted_ns = round(self._phase * interval_ns)
@@ -267,6 +303,13 @@ class SessionDriver:
             if len(self._received) >= RECEIVED_WAITING:
                 self._room.clear()
                 await self._room.wait()
+
+
+def _duration(nanoseconds: float | None) -> int | None:
+    """What a runtime says of itself, if it is a duration at all."""
+    if nanoseconds is None or not 0 <= nanoseconds < 1 << 62:
+        return None
+    return int(nanoseconds)
 
 
 async def close_socket(socket: web.WebSocketResponse, code: int, reason: str) -> None:

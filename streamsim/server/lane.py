@@ -22,6 +22,7 @@ from streamsim.journal.write import JournalSync, JournalWriter
 from streamsim.prompts import Prompts
 from streamsim.reading import Reader
 from streamsim.server.driver import SessionDriver, close_socket
+from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import Media, MediaStore
 from streamsim.server.plan import Job, ServerPlan, session_name, session_seed
 from streamsim.server.process import AgentProcess
@@ -44,6 +45,7 @@ class Shared:
     reader: Reader
     store: MediaStore
     sync: JournalSync
+    loop_lag: LoopLag
     jobs: deque[Job]
     observer: Observer
     stopping: bool = False
@@ -127,6 +129,7 @@ class Lane:
             media,
             journal,
             phase=(self.number - 1) / shared.plan.lanes,
+            loop_lag=shared.loop_lag,
             observer=lambda at, event: shared.observer(self.number, job, at, event),
         )
         try:
