@@ -214,7 +214,7 @@ class Agent:
         """Write the memory into ``folder`` (it exists and is empty)."""
 
     def load(self, folder: Path) -> None:
-        """Read what ``save`` wrote."""
+        """Read what ``save`` wrote. Called after ``begin``, before the first frame."""
 
     def stats(self) -> dict[str, float]:
         """Figures to show and record after each turn, such as ``memory_bytes``."""

@@ -48,8 +48,9 @@ def parse_arguments(pairs: Sequence[str]) -> dict[str, str]:
 def convert_arguments(name: str, agent_class: type[Agent], arguments: Mapping[str, str]) -> dict[str, Any]:
     """``arguments`` converted by the annotations of the class's ``__init__``, and looked over by the class.
 
-    ``AgentArgumentError`` names the argument and says what is legal. Understood are str, int, float, bool, Path, ``Literal`` and unions of these with None ("none"); an
+    Understood are str, int, float, bool, Path, ``Literal`` and unions of these with None ("none"); an
     argument without annotation goes by the type of its default, else stays a string.
+    ``AgentArgumentError`` names the argument and says what is legal.
     """
     parameters = {
         parameter.name: (parameter, annotation) for parameter, annotation in _parameters(agent_class)
@@ -104,7 +105,12 @@ def _parameters(agent_class: type[Agent]) -> list[tuple[inspect.Parameter, Any]]
     init = agent_class.__init__
     if init is object.__init__:
         return []
-    hints = typing.get_type_hints(init)
+    try:
+        hints = typing.get_type_hints(init)
+    except NameError as error:
+        raise AgentArgumentError(
+            f"agent class {agent_class.__name__!r}: the types of its arguments cannot be looked up: {error}"
+        ) from error
     found: list[tuple[inspect.Parameter, Any]] = []
     for parameter in list(inspect.signature(init).parameters.values())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
