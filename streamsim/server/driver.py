@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -32,6 +32,7 @@ HELLO_TIMEOUT_S = 30.0
 _FORCED_CLOSE_S = 2.0
 
 Observer = Callable[[Instant, AnyEvent], None]
+ExplainLoss = Callable[[], Awaitable[str]]
 
 
 class SessionDriver:
@@ -47,8 +48,12 @@ class SessionDriver:
         phase: float,
         loop_lag: LoopLag,
         observer: Observer,
+        explain_loss: ExplainLoss,
     ) -> None:
-        """``phase`` (0 to 1, in frame intervals) spreads the frames of concurrent realtime sessions."""
+        """``phase`` (0 to 1, in frame intervals) spreads the frames of concurrent realtime sessions.
+
+        ``explain_loss`` is asked once when the connection is lost, and may take a moment to find out.
+        """
         self.session = session
         self._clock = clock
         self._media = media
@@ -58,6 +63,8 @@ class SessionDriver:
         self._lag_window: LagWindow | None = None
         self._runtime_stats: dict[str, float] = {}
         self._observer = observer
+        self._explain_loss = explain_loss
+        self.ended_as: EndReason | None = None
         self._origin_ns: int | None = None
         self._start_wall_ns = 0
         self._started = False
@@ -102,6 +109,8 @@ class SessionDriver:
             if isinstance(event, SessionEnded) and self._lag_window is not None:
                 self._record(at, self._report_harness(self._lag_window))
             self._record(at, event)
+            if isinstance(event, SessionEnded):
+                self.ended_as = event.reason
 
     def _record(self, at: Instant, event: AnyEvent) -> None:
         self._journal.write(at, event)
@@ -294,7 +303,8 @@ class SessionDriver:
             elif socket.close_code == WSCloseCode.MESSAGE_TOO_BIG:
                 item = MessageTooBig(f"expected at most {wire.MAX_AGENT_MESSAGE_BYTES} bytes in a message")
             else:
-                self._lost = f"the connection ended with code {socket.close_code}"
+                explanation = await self._explain_loss()
+                self._lost = explanation or f"the connection ended with code {socket.close_code}"
                 item = None
             self._received.append(item)
             self._wake.set()

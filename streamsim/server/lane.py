@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +33,8 @@ from streamsim_protocol.errors import CloseCode
 
 READ_AHEAD = 10
 """So many samples are decoded before a session may begin."""
+LOSS_GRACE_S = 0.5
+"""A lost connection and the end of the process behind it are seen one after the other."""
 
 Observer = Callable[[int, Job, Instant, AnyEvent], None]
 
@@ -72,6 +76,8 @@ class Lane:
         if self._finished:
             await close_socket(socket, CloseCode.FINISHED, "no more sessions")
             return
+        if self._socket is not None and self._driver is None and not _is_open(self._socket):
+            await self._detach(CloseCode.NORMAL, "")  # it went away while it waited for a session
         if self._socket is not None:
             await close_socket(socket, CloseCode.LANE_BUSY, f"lane {self.number} has an agent already")
             return
@@ -108,6 +114,8 @@ class Lane:
                     await self._play_with(job, episode, media, journal)
             except VideoError as error:
                 self._record_refusal(job, episode, journal, str(error))
+            except Exception:  # noqa: BLE001 - a session's edge: the other lanes go on, whatever this one met
+                traceback.print_exc()
 
     def _record_refusal(self, job: Job, episode: Episode, journal: JournalWriter, detail: str) -> None:
         """A video that cannot be opened: the session ends before it began, and the journal says so."""
@@ -131,6 +139,7 @@ class Lane:
             phase=(self.number - 1) / shared.plan.lanes,
             loop_lag=shared.loop_lag,
             observer=lambda at, event: shared.observer(self.number, job, at, event),
+            explain_loss=self._explain_loss,
         )
         try:
             deadline = asyncio.get_running_loop().time() + shared.plan.config.ready_timeout_s
@@ -139,7 +148,7 @@ class Lane:
                 if shared.stopping:
                     driver.fail("interrupted", "before an agent connected")
                 elif self._process is not None and not self._process.alive:
-                    detail = f"{self._process.describe_end()} before it connected, see {self._process.log}"
+                    detail = f"{self._process.describe_end()} before it connected, see logs/{self._process.log.name}"
                     driver.fail("agent_failed", detail)
                 else:
                     driver.fail("ready_timeout", "no agent connected in time")
@@ -148,18 +157,31 @@ class Lane:
         finally:
             self._driver = None
             if not session.ended:
-                driver.fail("interrupted", "the server stopped")
+                fault = sys.exc_info()[1]
+                driver.fail("interrupted", "the server stopped" if fault is None else _describe(fault))
             driver.flush_events()
-        await self._detach(session.close_code, session.close_reason)
-        if session.close_code != CloseCode.NORMAL:
-            await self._stop_process()
+            await self._detach(session.close_code, session.close_reason)
+            if driver.ended_as != "completed" or session.close_code != CloseCode.NORMAL:
+                # whatever state it is in, the next session gets a process that knows nothing of it
+                await self._stop_process()
 
     async def _connection(self, deadline: float) -> web.WebSocketResponse | None:
         """The agent's connection, its process started if need be; None if none came."""
         if self._socket is not None and not _is_open(self._socket):
             await self._detach(CloseCode.NORMAL, "")
-        if self._shared.plan.agent is not None and (self._process is None or not self._process.alive):
-            await self._start_process()
+        while not self._shared.stopping:
+            reused = self._process is not None and self._process.alive
+            if self._shared.plan.agent is not None and not reused:
+                await self._stop_process()  # it has ended; what it started has not
+                await self._start_process()
+            await self._arrival(deadline)
+            if self._socket is None and reused and self._process is not None and not self._process.alive:
+                continue  # it ended after its last session, which is no fault of this one
+            break
+        return self._socket
+
+    async def _arrival(self, deadline: float) -> None:
+        """Wait until an agent connects, its process ends, the server stops, or time is up."""
         died = asyncio.create_task(self._process.wait()) if self._process is not None else None
         arrived = asyncio.create_task(self._arrived.wait())
         tasks = {task for task in (died, arrived) if task is not None}
@@ -169,15 +191,27 @@ class Lane:
         finally:
             for task in tasks:
                 task.cancel()
-        return self._socket
+
+    async def _explain_loss(self) -> str:
+        """Why the agent's connection is gone, if its process can tell; empty if not."""
+        if self._process is None:
+            return ""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), LOSS_GRACE_S)
+        return (
+            ""
+            if self._process.alive
+            else f"{self._process.describe_end()}, see logs/{self._process.log.name}"
+        )
 
     async def _detach(self, code: int, reason: str) -> None:
         """Close the connection and be free for the next."""
         socket, self._socket = self._socket, None
+        released = self._released
         self._arrived.clear()
         if socket is not None:
             await close_socket(socket, code, reason)
-            self._released.set()
+            released.set()
 
     async def _start_process(self) -> None:
         agent = self._shared.plan.agent
@@ -192,7 +226,7 @@ class Lane:
         if process is not None:
             await process.stop()
 
-    @contextmanager
+    @contextlib.contextmanager
     def _journal(self, job: Job, episode: Episode) -> Iterator[JournalWriter]:
         path = journal_path(Path(self._shared.plan.folder), episode.id, job.repeat, job.attempt)
         writer = JournalWriter(path, self._shared.sync)
@@ -241,6 +275,13 @@ class Lane:
 def _is_open(socket: web.WebSocketResponse) -> bool:
     """Whether the peer is still there, as far as the kernel has told."""
     return not socket.closed and socket.get_extra_info("socket") is not None
+
+
+def _describe(fault: BaseException) -> str:
+    """An error of ours in one line, the first of several."""
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    return f"the server failed: {type(fault).__name__}: {fault}"
 
 
 def _ns(seconds: float) -> int:
