@@ -169,7 +169,13 @@ def _type_name(annotation: Any) -> str:
         return " or ".join(_type_name(member) for member in get_args(annotation))
     if get_origin(annotation) is Literal:
         return " or ".join(str(choice) for choice in get_args(annotation))
-    return "none" if annotation is types.NoneType else getattr(annotation, "__name__", str(annotation))
+    if annotation is types.NoneType:
+        return "none"
+    return (
+        annotation.__name__
+        if get_origin(annotation) is None and isinstance(annotation, type)
+        else str(annotation)
+    )
 
 
 def _written(default: object) -> str:

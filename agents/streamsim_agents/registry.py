@@ -21,13 +21,9 @@ from pathlib import Path
 from typing import cast
 
 from streamsim_agents.agent import Agent
-from streamsim_agents.argument import (
-    AgentArgumentError,
-    Argument,
-    convert_arguments,
-    list_arguments,
-    parse_arguments,
-)
+from streamsim_agents.argument import AgentArgumentError as AgentArgumentError
+from streamsim_agents.argument import Argument, convert_arguments, list_arguments
+from streamsim_agents.argument import parse_arguments as parse_arguments
 
 ENTRY_POINT_GROUP = "streamsim.agents"
 BUILT_IN: Mapping[str, str] = {
