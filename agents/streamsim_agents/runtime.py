@@ -144,23 +144,25 @@ class _SessionLoop:
 
     async def _play(self) -> bool:
         await self._send(self._runtime.hello())
-        sender = asyncio.create_task(self._send_all())
-        try:
-            async for data in self._socket:
-                message = decode_server_message(data)
-                self._connection.receive(message)
-                self._handle(message)
-        except ProtocolError as error:
-            await self._socket.close(error.close_code, error.reason)
-            raise SessionRefused(f"the server broke the contract: {error}") from error
-        except ConnectionClosed:
-            pass
-        finally:
-            self._outbox.close()
-            self._worker.abandon("disconnected")
-            sender.cancel()
-            with contextlib.suppress(asyncio.CancelledError, ConnectionClosed):
-                await sender
+        fault: ProtocolError | None = None
+        async with asyncio.TaskGroup() as group:  # a fault of the sender ends the receiver too
+            sender = group.create_task(self._send_all())
+            try:
+                async for data in self._socket:
+                    message = decode_server_message(data)
+                    self._connection.receive(message)
+                    self._handle(message)
+            except ProtocolError as error:
+                fault = error
+                await self._socket.close(error.close_code, error.reason)
+            except ConnectionClosed:
+                pass
+            finally:
+                self._outbox.close()
+                self._worker.abandon("disconnected")
+                sender.cancel()
+        if fault is not None:
+            raise SessionRefused(f"the server broke the contract: {fault}")
         return self._verdict()
 
     def _verdict(self) -> bool:
@@ -205,11 +207,12 @@ class _SessionLoop:
         self._wake.set()
 
     async def _send_all(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while (message := self._outbox.take()) is not None:
-                await self._send(message)
+        with contextlib.suppress(ConnectionClosed):  # the receiver learns it too
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while (message := self._outbox.take()) is not None:
+                    await self._send(message)
 
     async def _send(self, message: wire.AgentMessage) -> None:
         if self._said_bye:

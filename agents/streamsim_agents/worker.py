@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import threading
 import time
 import traceback
@@ -25,7 +26,9 @@ from streamsim_protocol.inbox import Choice, Inbox, WaitingFrame, WaitingProbe
 MAX_TEXT_CHARS = 8_000
 """A longer piece is sent in several messages: at four bytes a character they stay under the limit."""
 MAX_ERROR_CHARS = 12_000
-MAX_MARKS = 64
+MAX_FIGURES = 64
+MAX_NAME_CHARS = 200
+"""Marks, figures and libraries: so many, and such short names, that their message stays under the limit."""
 
 
 class Stop(Exception):
@@ -157,9 +160,10 @@ class Worker:
     def _load(self, done: Callable[[str, wire.FramePolicy, dict[str, str], str | None], None]) -> None:
         try:
             agent = self._make_agent()
-            libraries = {str(name): str(version) for name, version in agent.describe().items()}
+            described = list(agent.describe().items())[:MAX_FIGURES]
+            libraries = {clean(str(name)): clean(str(version)) for name, version in described}
             frames = agent.frames
-        except Exception:  # noqa: BLE001 - the agent's own code: any failure is reported with its traceback
+        except BaseException:  # noqa: BLE001 - the agent's own code, which may also call sys.exit
             done("unknown", "all", {}, _traceback())
             return
         self._agent = agent
@@ -179,7 +183,7 @@ class Worker:
         began_ns = time.monotonic_ns()
         try:
             agent.begin(session)
-        except Exception:  # noqa: BLE001 - reported with its traceback
+        except BaseException:  # noqa: BLE001 - reported with its traceback
             outbox.put(wire.Failed(phase="begin", error=_traceback()))
             return
         outbox.put(wire.Ready(begin_ns=time.monotonic_ns() - began_ns))
@@ -225,14 +229,14 @@ class Worker:
             self._answer(agent, choice.item, outbox)
 
     def _observe(self, agent: Agent, waiting: WaitingFrame, outbox: Outbox) -> None:
-        with self._changed:
-            data = self._spool.take(waiting.handle)
         started_ns = time.monotonic_ns()
         outcome: wire.Settlement = "processed"
         error: str | None = None
         try:
+            with self._changed:
+                data = self._spool.take(waiting.handle)
             agent.observe(Frame(k=waiting.k, media_ns=waiting.media_ns, data=data))
-        except Exception:  # noqa: BLE001 - this frame has failed, the session goes on
+        except BaseException:  # noqa: BLE001 - this frame has failed, the session goes on
             outcome, error = "failed", _traceback()
         service_ns = time.monotonic_ns() - started_ns
         self._seen_media_ns = waiting.media_ns
@@ -279,14 +283,14 @@ class Worker:
                 close = getattr(pieces, "close", None)
                 if close is not None:
                     close()
-        except Exception:  # noqa: BLE001 - this answer has failed, the session goes on
+        except BaseException:  # noqa: BLE001 - this answer has failed, the session goes on
             reason, error = "failed", _traceback()
         service_ns = turn.elapsed_ns()
         with self._changed:
             self._turn = None
         if turn.cancelled:
             reason = "closed"
-        marks = dict(list(turn.marks.items())[:MAX_MARKS])
+        marks = {clean(str(name)): elapsed for name, elapsed in list(turn.marks.items())[:MAX_FIGURES]}
         outbox.put_end(
             turn,
             wire.TurnEnded(
@@ -302,8 +306,9 @@ class Worker:
 
     def _report_stats(self, agent: Agent, outbox: Outbox) -> None:
         try:
-            values = {str(name): float(value) for name, value in agent.stats().items()}
-        except Exception:  # noqa: BLE001 - figures that fail must not cost the session
+            figures = list(agent.stats().items())[:MAX_FIGURES]
+            values = {clean(str(name)): float(value) for name, value in figures}
+        except BaseException:  # noqa: BLE001 - figures that fail must not cost the session
             values = {"stats_failed": 1.0}
         if values:
             outbox.put(wire.Stats(values=values))
@@ -311,14 +316,14 @@ class Worker:
     def _finish(self, agent: Agent, session: str, outbox: Outbox) -> None:
         try:
             agent.end()
-        except Exception:  # noqa: BLE001 - reported with its traceback
+        except BaseException:  # noqa: BLE001 - reported with its traceback
             outbox.put(wire.Failed(phase="end", error=_traceback()))
         saved: str | None = None
         saved_bytes = 0
         if self._memory_folder is not None and type(agent).save is not Agent.save:
             try:
                 saved, saved_bytes = save_memory(agent, self._memory_folder / session)
-            except Exception:  # noqa: BLE001 - reported with its traceback
+            except BaseException:  # noqa: BLE001 - reported with its traceback
                 outbox.put(wire.Failed(phase="save", error=_traceback()))
         outbox.put(wire.Bye(saved=saved, saved_bytes=saved_bytes))
 
@@ -331,14 +336,18 @@ def save_memory(agent: Agent, folder: Path) -> tuple[str, int]:
     staging = folder.with_name(f".{folder.name}.writing")
     shutil.rmtree(staging, ignore_errors=True)
     staging.mkdir(parents=True)
-    agent.save(staging)
-    digest, size_bytes = folder_digest(staging)
-    for path in sorted(staging.rglob("*")):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    shutil.rmtree(folder, ignore_errors=True)
-    staging.rename(folder)
+    try:
+        agent.save(staging)
+        digest, size_bytes = folder_digest(staging)
+        for path in sorted(staging.rglob("*")):
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        shutil.rmtree(folder, ignore_errors=True)
+        staging.rename(folder)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
     return digest, size_bytes
 
 
@@ -358,11 +367,16 @@ def folder_digest(folder: Path) -> tuple[str, int]:
 def _split(piece: str) -> Iterator[str]:
     if not isinstance(piece, str):
         raise TypeError(f"answer must yield str, got {type(piece).__name__}")
-    clean = piece.encode("utf-8", "replace").decode("utf-8")
-    for start in range(0, len(clean), MAX_TEXT_CHARS):
-        yield clean[start : start + MAX_TEXT_CHARS]
+    text = clean(piece, limit=len(piece))
+    for start in range(0, len(text), MAX_TEXT_CHARS):
+        yield text[start : start + MAX_TEXT_CHARS]
+
+
+def clean(text: str, limit: int = MAX_NAME_CHARS) -> str:
+    """``text`` cut to ``limit`` characters; lone surrogates, which UTF-8 cannot carry, become ``?``."""
+    return text[:limit].encode("utf-8", "replace").decode("utf-8")
 
 
 def _traceback() -> str:
-    text = traceback.format_exc()
+    text = clean(traceback.format_exc(), limit=sys.maxsize)
     return text if len(text) <= MAX_ERROR_CHARS else "…" + text[-MAX_ERROR_CHARS:]
