@@ -29,7 +29,7 @@ RECEIVED_AT_ONCE = 16
 """So many messages are handled before the loop is left to others: a flood starves nobody."""
 RECEIVED_WAITING = 64
 HELLO_TIMEOUT_S = 30.0
-_FORCED_CLOSE_S = 2.0
+CLOSE_GRACE_S = 2.0
 
 Observer = Callable[[Instant, AnyEvent], None]
 ExplainLoss = Callable[[], Awaitable[str]]
@@ -322,11 +322,13 @@ def _duration(nanoseconds: float | None) -> int | None:
     return int(nanoseconds)
 
 
-async def close_socket(socket: web.WebSocketResponse, code: int, reason: str) -> None:
+async def close_socket(
+    socket: web.WebSocketResponse, code: int, reason: str, grace_s: float = CLOSE_GRACE_S
+) -> None:
     """Close politely, but not at any price: a peer that does not answer is cut off."""
     transport = socket.get_extra_info("transport") if not socket.closed else None
     try:
-        async with asyncio.timeout(_FORCED_CLOSE_S):
+        async with asyncio.timeout(grace_s):
             await socket.close(code=code, message=close_reason(reason).encode())
     except (TimeoutError, ConnectionError, RuntimeError):
         pass

@@ -18,7 +18,7 @@ from streamsim.episodes.dataset import Dataset
 from streamsim.episodes.episode import Episode
 from streamsim.episodes.sampling import Sampling, fit_size
 from streamsim.errors import VideoError
-from streamsim.events import AnyEvent, Instant
+from streamsim.events import AnyEvent, EndReason, Instant
 from streamsim.journal.folder import journal_path
 from streamsim.journal.write import JournalSync, JournalWriter
 from streamsim.prompts import Prompts
@@ -27,12 +27,15 @@ from streamsim.server.driver import SessionDriver, close_socket
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import Media, MediaStore
 from streamsim.server.plan import Job, ServerPlan, session_name, session_seed
-from streamsim.server.process import AgentProcess
+from streamsim.server.process import TERM_GRACE_S, AgentProcess
 from streamsim.session import Session, SessionConfig
 from streamsim_protocol.errors import CloseCode
 
 READ_AHEAD = 10
 """So many samples are decoded before a session may begin."""
+UNRESPONSIVE: frozenset[EndReason] = frozenset({"hung", "ready_timeout", "disconnected"})
+UNRESPONSIVE_GRACE_S = 0.25
+"""Who has not answered for a whole timeout is not waited for once more."""
 LOSS_GRACE_S = 0.5
 """A lost connection and the end of the process behind it are seen one after the other."""
 
@@ -148,8 +151,7 @@ class Lane:
                 if shared.stopping:
                     driver.fail("interrupted", "before an agent connected")
                 elif self._process is not None and not self._process.alive:
-                    detail = f"{self._process.describe_end()} before it connected, see logs/{self._process.log.name}"
-                    driver.fail("agent_failed", detail)
+                    driver.fail("agent_failed", self._process.describe_end("before it connected"))
                 else:
                     driver.fail("ready_timeout", "no agent connected in time")
             else:
@@ -160,10 +162,11 @@ class Lane:
                 fault = sys.exc_info()[1]
                 driver.fail("interrupted", "the server stopped" if fault is None else _describe(fault))
             driver.flush_events()
-            await self._detach(session.close_code, session.close_reason)
+            grace_s = UNRESPONSIVE_GRACE_S if driver.ended_as in UNRESPONSIVE else TERM_GRACE_S
+            await self._detach(session.close_code, session.close_reason, grace_s)
             if driver.ended_as != "completed" or session.close_code != CloseCode.NORMAL:
                 # whatever state it is in, the next session gets a process that knows nothing of it
-                await self._stop_process()
+                await self._stop_process(grace_s)
 
     async def _connection(self, deadline: float) -> web.WebSocketResponse | None:
         """The agent's connection, its process started if need be; None if none came."""
@@ -198,19 +201,15 @@ class Lane:
             return ""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), LOSS_GRACE_S)
-        return (
-            ""
-            if self._process.alive
-            else f"{self._process.describe_end()}, see logs/{self._process.log.name}"
-        )
+        return "" if self._process.alive else self._process.describe_end()
 
-    async def _detach(self, code: int, reason: str) -> None:
+    async def _detach(self, code: int, reason: str, grace_s: float = TERM_GRACE_S) -> None:
         """Close the connection and be free for the next."""
         socket, self._socket = self._socket, None
         released = self._released
         self._arrived.clear()
         if socket is not None:
-            await close_socket(socket, code, reason)
+            await close_socket(socket, code, reason, grace_s)
             released.set()
 
     async def _start_process(self) -> None:
@@ -221,10 +220,10 @@ class Lane:
             agent, self.url, memory=folder / "memory", log=folder / "logs" / f"lane-{self.number}.log"
         )
 
-    async def _stop_process(self) -> None:
+    async def _stop_process(self, grace_s: float = TERM_GRACE_S) -> None:
         process, self._process = self._process, None
         if process is not None:
-            await process.stop()
+            await process.stop(grace_s)
 
     @contextlib.contextmanager
     def _journal(self, job: Job, episode: Episode) -> Iterator[JournalWriter]:

@@ -60,18 +60,17 @@ class AgentProcess:
         """Wait for its end; a negative code is the signal that ended it."""
         return await self._process.wait()
 
-    def describe_end(self) -> str:
-        """How it ended, in words."""
+    def describe_end(self, when: str = "") -> str:
+        """How it ended, in words, and where its last words are."""
         code = self._process.returncode
         if code is None:
             return "the agent process still runs"
-        if code < 0:
-            return f"the agent process was ended by {signal.Signals(-code).name}"
-        return f"the agent process exited with code {code}"
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return f"the agent process {how}{' ' if when else ''}{when}, see logs/{self.log.name}"
 
     async def stop(self, grace_s: float = TERM_GRACE_S) -> None:
         """End it and all that it started: first asked, then forced."""
-        if self.alive:
+        if self.alive and grace_s > 0:
             self._signal(signal.SIGCONT)  # a stopped process would not see the next one
             self._signal(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
