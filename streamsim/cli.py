@@ -18,6 +18,7 @@ from streamsim import __version__
 from streamsim.errors import StreamsimError
 
 COMMANDS: tuple[str, ...] = (
+    "demo",
     "run",
     "serve",
     "join",

@@ -72,13 +72,17 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RunFile(msgspec.Struct, frozen=True, kw_only=True):
-    """``run.json``: the configuration, and what is worth knowing of where it was made."""
+    """``run.json``: the configuration, and what is worth knowing of where it was made.
+
+    ``queries`` counts those of each planned episode.
+    """
 
     format: str = "streamsim.run/1"
     run: str
     started_at: str
     streamsim: str
     host: dict[str, str]
+    queries: dict[str, int]
     config: RunConfig
 
 

@@ -73,7 +73,7 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
             raise RunError(
                 f"run folder {str(folder)!r} exists: choose another --out, or continue it with --resume"
             )
-        run_file = make_run_file(config)
+        run_file = make_run_file(config, [dataset.episodes[index] for index in chosen])
         jobs = tuple(
             Job(episode=index, repeat=repeat, attempt=1)
             for repeat in range(1, config.repeat + 1)
@@ -245,7 +245,7 @@ def default_folder(agent: str | None) -> Path:
     return folder
 
 
-def make_run_file(config: RunConfig) -> RunFile:
+def make_run_file(config: RunConfig, episodes: Sequence[Episode]) -> RunFile:
     """``run.json`` of a run that starts now."""
     return RunFile(
         run=secrets.token_hex(8),
@@ -257,6 +257,7 @@ def make_run_file(config: RunConfig) -> RunFile:
             "python": platform.python_version(),
             "processors": str(os.cpu_count()),
         },
+        queries={episode.id: len(episode.queries) for episode in episodes},
         config=config,
     )
 

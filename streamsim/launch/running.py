@@ -57,6 +57,12 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
         code = await server.wait()
     if refused:
         raise UsageError(refused)
+    if server.errors:
+        log = planned.folder / "logs" / "server.log"
+        with log.open("a", encoding="utf-8") as file:
+            file.write(server.errors)
+        said = server.errors.strip().splitlines()[-1]
+        print(f"streamsim run: the server met an error of its own ({said}), see {log}", file=sys.stderr)
     if code not in (0, 143) and not stopped:
         last = server.errors.strip().splitlines()[-1:] or [f"exit code {code}"]
         raise ServerDied(

@@ -62,7 +62,8 @@ def summarise_run(folder: Path) -> RunSummary:
     frames: Counter[str] = Counter(sent=0, settled=0, skipped=0, failed=0, late=0)
     warnings: list[str] = []
     early = 0
-    queries = 0
+    repeats = range(1, run_file.config.repeat + 1)
+    planned = [(episode, repeat) for repeat in repeats for episode in run_file.config.episodes]
     for journal in journals:
         started = journal.started
         closed = 0
@@ -90,14 +91,18 @@ def summarise_run(folder: Path) -> RunSummary:
                     warnings.append(f"{started.episode}: the agent raised in {event.phase}")
                 case _:
                     pass
-        queries += len(started.queries)
         outcomes["not_reached"] += len(started.queries) - closed
         warnings += _ending_warnings(journal)
+    played = {(journal.started.episode, journal.started.repeat) for journal in journals}
+    for episode, repeat in planned:
+        if (episode, repeat) not in played:
+            outcomes["not_reached"] += run_file.queries[episode]
+            warnings.append(f"{episode}: repeat {repeat} has not been played: continue with --resume")
     return RunSummary(
         run=run_file.run,
-        sessions=len(journals),
+        sessions=len(planned),
         complete=sum(journal.complete for journal in journals),
-        queries=queries,
+        queries=sum(run_file.queries[episode] for episode, _ in planned),
         outcomes=dict(outcomes),
         early_releases=early,
         frames=dict(frames),

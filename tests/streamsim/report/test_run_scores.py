@@ -96,7 +96,7 @@ def make_run(dataset: Path, folder: Path, **changes: object) -> Path:
         "drain_timeout_s": 1.0,
     }
     config = RunConfig(**(fields | changes))  # type: ignore[arg-type]
-    write_run_file(folder, RunFile(run="r", started_at="", streamsim="0", host={}, config=config))
+    write_run_file(folder, RunFile(run="r", started_at="", streamsim="0", host={}, queries={}, config=config))
     return folder
 
 
