@@ -60,7 +60,8 @@ _Holder = Literal["credit", "decoder"] | None
 CAPABILITIES = ("ticks",)
 FLOOD_ALLOWANCE = 1_000
 FLOOD_PER_MESSAGE = 50
-"""Messages other than text that an agent may send: an allowance, and so many for each of the server's."""
+"""Messages that an agent may send: an allowance, and so many for each of the server's. Text of an open
+turn is not among them, late and empty text is."""
 
 _CLOSE_CODES: dict[EndReason, CloseCode] = {
     "completed": CloseCode.NORMAL,
@@ -133,6 +134,7 @@ class Session:
         self._takes: list[ClockTaken] = []
         self._working = False
         self._held_by: _Holder = None
+        self._last_hold: tuple[_Holder, int] = None, 0
         self._credit_wall_ns: int | None = None
         self._media_ended_wall_ns: int | None = None
         self._end_wall_ns: int | None = None
@@ -264,6 +266,7 @@ class Session:
                 self._credit_wall_ns = now.wall_ns
             return False
         self._timeline.release(item)
+        self._held_by = self._find_holder(item.media_ns, now)
         match item:
             case DueFrame():
                 self._release_frame(item, now)
@@ -320,6 +323,15 @@ class Session:
         self._end("interrupted", now, "")
 
     # ------------------------------------------------------------------------------------- releasing
+
+    def _find_holder(self, media_ns: int, now: Instant) -> _Holder:
+        """What kept the item that is released now: the hold that ends here, or one in which it fell due."""
+        if self._held_by is not None:
+            self._last_hold = self._held_by, now.wall_ns
+            return self._held_by
+        holder, ended_wall_ns = self._last_hold
+        due_wall_ns = self._wall_at(media_ns)
+        return holder if due_wall_ns is not None and due_wall_ns < ended_wall_ns else None
 
     def _release_frame(self, item: DueFrame, now: Instant) -> None:
         sample = item.sample
@@ -539,13 +551,12 @@ class Session:
         turn = self._turns.get(message.turn)
         if turn is None or not turn.started or turn.ended:
             raise WrongOrder(f"text for turn {message.turn}, which is not open")
-        if not turn.hear(message.text) and turn.fenced is None:
-            self._fence(turn, "too_long", now)
-            return
         if turn.fenced is not None:
             self._record(now, LateTextReceived(turn=turn.id, text=message.text))
-        else:
+        elif turn.hear(message.text):
             self._record(now, TextReceived(turn=turn.id, text=message.text))
+        else:
+            self._fence(turn, "too_long", now)
 
     def _end_turn(self, message: wire.TurnEnded, now: Instant) -> None:
         turn = self._turns.get(message.turn)
@@ -599,8 +610,10 @@ class Session:
         self._credit_wall_ns = None
 
     def _count(self, message: wire.AgentMessage) -> None:
-        if isinstance(message, wire.Text):
-            return
+        if isinstance(message, wire.Text) and message.text:
+            turn = self._turns.get(message.turn)
+            if turn is not None and turn.fenced is None:
+                return  # a turn has its own limit
         self._agent_messages += 1
         allowed = FLOOD_ALLOWANCE + FLOOD_PER_MESSAGE * self.connection.sent
         if self._agent_messages > allowed:
@@ -619,7 +632,8 @@ class Session:
             elif turn.chain is not None:
                 deadline = turn.timeout_from_wall_ns + self.config.answer_timeout_ns
                 timeouts.append((deadline, partial(self.time_out, turn)))
-        if self._unsettled or self._open_turns:
+        held = self._working and self.config.clock == "lockstep"
+        if self._unsettled or self._open_turns or held:
             silence_ns = self.config.answer_timeout_ns + self.config.hang_timeout_ns
             timeouts.append((self._sign_wall_ns + silence_ns, self._lose_sign))
         if self._credit_wall_ns is not None:
