@@ -32,9 +32,10 @@ class EventDecoder:
         lines = lines.removesuffix("\r").replace("\r", "\n")
         *whole, rest = lines.split("\n")
         self._rest = rest + held
+        events = [data for line in whole if (data := self._take(line)) is not None]
         if len(self._rest) + sum(map(len, self._data)) > MAX_EVENT_CHARS:
             raise EventTooLong(f"an event of more than {MAX_EVENT_CHARS} characters")
-        return [data for line in whole if (data := self._take(line)) is not None]
+        return events
 
     def _take(self, line: str) -> str | None:
         """The data of the event that ``line`` ends, if it ends one."""
