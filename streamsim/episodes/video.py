@@ -335,6 +335,7 @@ def _opened(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
             raise VideoError(f"no decoder for the video in {name}: re-encode it as H.264")
         # one thread costs the least processor time, and several videos are decoded at once
         stream.thread_type = "NONE"
+        stream.codec_context.thread_count = 1
         yield container, stream
 
 

@@ -8,7 +8,8 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -27,6 +28,16 @@ def decode(*arguments: str | Path) -> tuple[int, list[AnyLine], str]:
     done = subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, check=False, timeout=60)
     lines = [msgspec.json.decode(line, type=AnyLine) for line in done.stdout.splitlines()]
     return done.returncode, lines, done.stderr.decode()
+
+
+@contextmanager
+def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with pipes; killed at the end whatever the test found."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow
@@ -81,11 +92,23 @@ def test_refused_files_end_in_an_error_line(long_clip: Path, tmp_path: Path) -> 
 
 def test_it_gives_way_to_others_and_ends_with_its_reader(long_clip: Path, tmp_path: Path) -> None:
     command = [*COMMAND, str(long_clip), "--spool", str(tmp_path / "spool"), *MANY]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process:
+    with running(*command) as process:
         assert process.stdout is not None
         process.stdout.read(1)
         ours = os.getpriority(os.PRIO_PROCESS, 0)
         assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(ours + NICENESS, 19)
+        process.stdout.close()
+        assert process.wait(timeout=30) == 1
+
+
+def test_it_ends_with_its_reader_also_while_it_writes_nothing() -> None:
+    busy = (
+        "import threading; from streamsim.episodes.decoder import _end_with_reader; "
+        "_end_with_reader(); print('busy', flush=True); threading.Event().wait()"
+    )
+    with running(sys.executable, "-c", busy) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
         process.stdout.close()
         assert process.wait(timeout=30) == 1
 
@@ -97,13 +120,13 @@ def test_it_ends_when_its_parent_is_killed(long_clip: Path, tmp_path: Path) -> N
         "p.stdout.read(1); print(p.pid, flush=True); sys.stdin.read()"
     )
     command = [*COMMAND, str(long_clip), "--spool", str(tmp_path / "spool"), *MANY]
-    with subprocess.Popen(
-        [sys.executable, "-c", parent, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    with running(sys.executable, "-c", parent, *command) as process:
         assert process.stdout is not None
         decoder = os.pidfd_open(int(process.stdout.readline()))
         try:
             process.send_signal(signal.SIGKILL)
             assert select.select([decoder], [], [], 30)[0], "the decoder outlives its parent"
         finally:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(decoder, signal.SIGKILL)
             os.close(decoder)

@@ -139,7 +139,14 @@ async def test_a_killed_decoder_is_an_error_in_one_line(long_clip: Path, spools:
 async def test_closing_ends_a_working_decoder(long_clip: Path, spools: Path) -> None:
     media = await Media.open(long_clip, MANY, folder=spools)
     waiting = asyncio.create_task(media.wait_for(1_000_000))
-    await media.close()
+    pid = decoder_pid(media)
+    os.kill(pid, signal.SIGSTOP)  # it cannot end by itself
+    try:
+        async with asyncio.timeout(30):
+            await media.close()
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     await waiting
     assert media.error == "closed before all samples were decoded"
     assert children() == set() and open_files(spools) == []
