@@ -23,6 +23,8 @@ SAMPLING_RULES: tuple[SamplingRule, ...] = ("presentation", "storm-evaluator")
 
 PIXEL_BUDGET = 200_704
 """448 x 448, the pixel budget of STORM-Bench."""
+MAX_SAMPLES = 5_000_000
+"""Of one video; beyond lies only a broken time stamp (a day at 50 a second is 4,320,000)."""
 FIRST_PICTURE_GRACE_NS = 100_000_000
 """A first picture up to this late counts as time 0: encoders delay it, players show it at once."""
 
@@ -71,11 +73,20 @@ class VideoInfo(msgspec.Struct, frozen=True, kw_only=True):
     average_fps: float | None
 
     def sample_times(self, sampling: Sampling) -> tuple[int, ...]:
-        """Media time of every sample, in order; never empty. ``UsageError`` without an average rate."""
+        """Media time of every sample, in order; never empty.
+
+        ``UsageError`` for more than ``MAX_SAMPLES``, or for an evaluator without an average rate.
+        """
         if sampling.rule == "storm-evaluator":
             rate = self._average_fps()
             return tuple(seconds_to_ns(index / rate) for index in self.evaluator_indices(sampling.fps))
-        return tuple(frame_media_ns(k, sampling.fps) for k in range(self.sample_count(sampling.fps)))
+        count = self.sample_count(sampling.fps)
+        if count > MAX_SAMPLES:
+            raise UsageError(
+                f"expected at most {MAX_SAMPLES} samples, {sampling.fps:g} a second up to "
+                f"{self.last_picture_ns / 1e9:.0f} s are {count}: lower the rate or mend the time stamps"
+            )
+        return tuple(frame_media_ns(k, sampling.fps) for k in range(count))
 
     def sample_count(self, fps: float) -> int:
         """Number of samples by presentation time: k = 0 ... floor(last presentation time x fps)."""

@@ -321,7 +321,7 @@ def _opened(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
         if path.stat().st_size == 0:
             raise VideoError(f"no video in {name}: the file is empty")
         # plain files only: a playlist must not lead to other addresses
-        container = av.open(f"file:{path}", options={"protocol_whitelist": "file"})
+        container = av.open(f"file:{path}", options={"protocol_whitelist": "file"}, metadata_errors="replace")
     except (av.FFmpegError, OSError) as error:
         raise VideoError(f"cannot read {name} ({_reason(error)}): expected a video file") from error
     with container:

@@ -82,6 +82,11 @@ def test_the_evaluators_rule_needs_an_average_rate() -> None:
         info(pictures=40).sample_times(Sampling(rule="storm-evaluator"))
 
 
+def test_a_broken_time_stamp_makes_no_endless_session() -> None:
+    with pytest.raises(UsageError, match="1 a second up to 9223372037 s are 9223372037"):
+        info((1 << 63) - 1).sample_times(Sampling())
+
+
 @pytest.mark.parametrize(
     ("width", "height", "budget", "expected"),
     [

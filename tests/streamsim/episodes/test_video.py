@@ -357,6 +357,14 @@ def test_a_file_without_its_index_is_refused(make_clip: MakeClip) -> None:
         probe_video(path)
 
 
+def test_titles_in_an_old_encoding_do_no_harm(make_clip: MakeClip) -> None:
+    path = make_clip("clip.mp4", [0])
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"VideoHandler", "Vidéo-Ablage".encode("latin-1")))
+    assert path.read_bytes() != data
+    assert probe_video(path).pictures == 1
+
+
 def test_names_that_look_like_addresses_are_files(
     make_clip: MakeClip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
