@@ -60,12 +60,16 @@ def check_agent(
 
 
 def draw_frame(
-    k: int, *, colour: tuple[int, int, int] = (200, 40, 40), size: tuple[int, int] = SIZE
+    k: int,
+    *,
+    colour: tuple[int, int, int] = (200, 40, 40),
+    background: tuple[int, int, int] = (96, 96, 96),
+    size: tuple[int, int] = SIZE,
 ) -> Frame:
-    """Sample ``k`` of a made-up stream at one frame a second: a square that moves over grey. JPEG."""
+    """Sample ``k`` of a made-up stream at one frame a second: a square that moves. JPEG."""
     from PIL import Image, ImageDraw
 
-    picture = Image.new("RGB", size, (96, 96, 96))
+    picture = Image.new("RGB", size, background)
     left = 4 + (7 * k) % (size[0] - 20)
     ImageDraw.Draw(picture).rectangle((left, 12, left + 12, 24), fill=colour)
     file = io.BytesIO()
