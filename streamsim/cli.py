@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from streamsim import __version__
@@ -55,9 +57,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
+    code = 0
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _leave)
     args = build_parser().parse_args(argv)
     try:
-        code: int = args.execute(args)
+        code = args.execute(args)
+        sys.stdout.flush()
     except StreamsimError as error:
         print(f"streamsim {args.command}: {error}", file=sys.stderr)
         return error.exit_code
@@ -67,8 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # whoever read our output has gone: say nothing more, also not at interpreter exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     return code
+
+
+def _leave(number: int, frame: object) -> None:
+    """SIGTERM as an exception, so that what was started is ended and temporary files go."""
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

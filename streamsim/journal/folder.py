@@ -11,8 +11,15 @@ This module knows the names in the folder and nothing of sessions.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import hashlib
+import os
 import re
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -26,6 +33,7 @@ from streamsim_protocol.messages import ClockMode, FramePolicy, History
 
 _JOURNAL_NAME = re.compile(r"(?P<episode>.+)\.(?P<repeat>\d+)\.(?P<attempt>\d+)\.jsonl")
 _MAX_NAME = 180
+SUBFOLDERS = ("sessions", "memory", "logs")
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,20 +95,65 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_run_file(folder: Path, run_file: RunFile) -> None:
-    """Create the run folder and its ``run.json``; ``RunError`` if the folder exists."""
+    """Create the run folder with its ``run.json``, whole or not at all; ``RunError`` if it exists."""
+    staging: Path | None = None
     try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise RunError(
-            f"run folder {str(folder)!r} exists: choose another --out, or continue it with --resume"
-        ) from None
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        for name in SUBFOLDERS:
+            (staging / name).mkdir()
+        (staging / "run.json").write_bytes(
+            msgspec.json.format(msgspec.json.encode(run_file), indent=2) + b"\n"
+        )
+        staging.chmod(0o755)
+        if folder.exists():
+            raise RunError(describe_existing(folder))
+        staging.rename(folder)
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise RunError(describe_existing(folder)) from None
         raise RunError(f"cannot make run folder {str(folder)!r}: {error.strerror}") from error
-    for name in ("sessions", "memory", "logs"):
-        (folder / name).mkdir()
-    temporary = folder / ".run.json"
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(run_file), indent=2) + b"\n")
-    temporary.rename(folder / "run.json")
+    finally:
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def describe_existing(folder: Path) -> str:
+    """Why a run cannot be made in ``folder``, which is there."""
+    return f"run folder {str(folder)!r} exists: choose another --out, or continue it with --resume"
+
+
+def discard_run_folder(folder: Path) -> None:
+    """Take back ``write_run_file``: the run never began. A folder that holds anything else stays."""
+    with contextlib.suppress(OSError):
+        for name in SUBFOLDERS:
+            (folder / name).rmdir()
+        (folder / "run.json").unlink()
+        folder.rmdir()
+
+
+@contextlib.contextmanager
+def hold_run_folder(folder: Path) -> Iterator[None]:
+    """Keep a run to this process while the block runs; ``RunError`` if another process plays it.
+
+    The kernel ends the hold with the process, however that ends.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise RunError(f"cannot open run folder {str(folder)!r}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"run folder {str(folder)!r} is in use by another process: wait for its end, or stop it"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def read_run_file(folder: Path) -> RunFile:

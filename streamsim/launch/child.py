@@ -24,6 +24,7 @@ class ServerProcess:
     def __init__(self, plan: ServerPlan) -> None:
         self._plan = plan
         self._process: asyncio.subprocess.Process | None = None
+        self._signalled: signal.Signals | None = None
         self._errors = bytearray()
         self._error_reader: asyncio.Task[None] | None = None
 
@@ -38,6 +39,8 @@ class ServerProcess:
             start_new_session=True,
         )
         assert self._process.stdin is not None
+        if self._signalled is not None:
+            self._signal(self._signalled)
         self._error_reader = asyncio.create_task(self._read_errors())
         with contextlib.suppress(ConnectionError):
             self._process.stdin.write(msgspec.json.encode(self._plan) + b"\n")
@@ -92,7 +95,9 @@ class ServerProcess:
         return code
 
     def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
+        self._signalled = number
+        if self._process is None:
+            return  # it is being started, and gets the signal then
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 

@@ -28,6 +28,7 @@ from streamsim.journal.folder import (
     RunConfig,
     RunFile,
     config_difference,
+    describe_existing,
     journal_path,
     next_attempt,
     read_run_file,
@@ -40,6 +41,8 @@ from streamsim.reading import READERS
 from streamsim.server.plan import Job, ServerPlan
 
 MAX_PROBLEMS_SHOWN = 10
+MAX_CREDIT = 1024
+"""So many pictures in flight, each under the limit of a message, are what a server keeps for one client."""
 
 
 class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +53,7 @@ class PlannedRun(msgspec.Struct, frozen=True, kw_only=True):
     dataset: Dataset
     warnings: tuple[Finding, ...]
     complete: int
+    resumed: bool
 
 
 def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
@@ -70,9 +74,7 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
         jobs, complete = remaining_jobs(folder, dataset, chosen, config.repeat)
     else:
         if folder.exists():
-            raise RunError(
-                f"run folder {str(folder)!r} exists: choose another --out, or continue it with --resume"
-            )
+            raise RunError(describe_existing(folder))
         run_file = make_run_file(config, [dataset.episodes[index] for index in chosen])
         jobs = tuple(
             Job(episode=index, repeat=repeat, attempt=1)
@@ -93,7 +95,14 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
         token=secrets.token_urlsafe(16),
         agent=agent,
     )
-    return PlannedRun(folder=folder, plan=plan, dataset=dataset, warnings=warnings, complete=complete)
+    return PlannedRun(
+        folder=folder,
+        plan=plan,
+        dataset=dataset,
+        warnings=warnings,
+        complete=complete,
+        resumed=options.resume,
+    )
 
 
 def check_numbers(options: RunOptions) -> None:
@@ -102,14 +111,22 @@ def check_numbers(options: RunOptions) -> None:
         "--sessions": (options.sessions, 1),
         "--repeat": (options.repeat, 1),
         "--credit": (options.credit, 1),
+        "--pixel-budget": (options.pixel_budget, 1),
+        "--quality": (options.quality, 1),
         "--limit": (1 if options.limit is None else options.limit, 1),
         "--port": (options.port, 0),
     }
     for name, (value, least) in at_least.items():
         if value < least:
             raise UsageError(f"{name}: expected at least {least}, got {value}")
-    if options.port > 65_535:
-        raise UsageError(f"--port: expected at most 65535, got {options.port}")
+    at_most = {
+        "--port": (options.port, 65_535),
+        "--credit": (options.credit, MAX_CREDIT),
+        "--quality": (options.quality, 100),
+    }
+    for name, (value, most) in at_most.items():
+        if value > most:
+            raise UsageError(f"{name}: expected at most {most}, got {value}")
     above_zero = {
         "--fps": options.fps,
         "--rate": options.rate,

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterable
 
 import msgspec
-from rich.console import Console
 
 from streamsim.errors import StreamsimError, UsageError
+from streamsim.journal.folder import discard_run_folder
 from streamsim.launch.child import ServerProcess
-from streamsim.launch.display import RunDisplay
+from streamsim.launch.display import RunDisplay, StderrConsole
 from streamsim.launch.planning import PlannedRun
 
 
@@ -27,25 +27,36 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play(planned: PlannedRun, *, quiet: bool = False, announce_urls: bool = False) -> RunEnd:
-    """Play all jobs of a plan. ``UsageError`` if the server refused it, ``ServerDied`` if it crashed."""
-    return asyncio.run(_play(planned, quiet=quiet, announce_urls=announce_urls))
+    """Play all jobs of a plan. ``UsageError`` if the server refused it, ``ServerDied`` if it crashed.
+
+    A run that was refused before it began leaves no folder behind.
+    """
+    if not planned.plan.jobs:
+        return RunEnd(signal=None)
+    try:
+        return asyncio.run(_play(planned, quiet=quiet, announce_urls=announce_urls))
+    except UsageError:
+        if not planned.resumed:
+            discard_run_folder(planned.folder)
+        raise
 
 
 async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> RunEnd:
     loop = asyncio.get_running_loop()
     stopped: list[signal.Signals] = []
-    console = Console(stderr=True)
-    async with ServerProcess(planned.plan) as server:
+    console = StderrConsole(stderr=True)
+    server = ServerProcess(planned.plan)
 
-        def stop(number: signal.Signals) -> None:
-            if stopped:
-                server.kill()
-            else:
-                server.stop()
-            stopped.append(number)
+    def stop(number: signal.Signals) -> None:
+        if stopped:
+            server.kill()
+        else:
+            server.stop()
+        stopped.append(number)
 
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop, number)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    async with server:
         refused = ""
         with RunDisplay(console, sessions=len(planned.plan.jobs), quiet=quiet) as display:
             async for notice in server.notices():

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from streamsim.episodes.dataset import load_dataset
 from streamsim.errors import StreamsimError, UsageError
+from streamsim.journal.folder import hold_run_folder
 from streamsim.journal.write import JournalSync
 from streamsim.prompts import load_prompts
 from streamsim.reading import READERS
@@ -45,7 +46,7 @@ async def serve(plan: ServerPlan, notices: Notices, commands: asyncio.StreamRead
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    with JournalSync() as sync, LoopLag() as loop_lag:
+    with hold_run_folder(Path(plan.folder)), JournalSync() as sync, LoopLag() as loop_lag:
         async with MediaStore() as store:
             shared = Shared(
                 plan=plan,
