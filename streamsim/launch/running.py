@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Iterable
 
 import msgspec
 
@@ -63,7 +62,7 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
                 if notice.kind == "refused":
                     refused = notice.detail
                 if notice.kind == "listening" and announce_urls:
-                    announce(notice.urls)
+                    console.print(f"listening: {notice.url}", markup=False, highlight=False, soft_wrap=True)
                 display.show(notice)
         code = await server.wait()
     if refused:
@@ -81,9 +80,3 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
             "hold what was done: continue with --resume"
         )
     return RunEnd(signal=stopped[0] if stopped else None)
-
-
-def announce(urls: Iterable[str]) -> None:
-    """Say where agents may connect, one line each."""
-    for url in urls:
-        print(f"listening: {url}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ never stalls the server.
 from __future__ import annotations
 
 import os
+import select
 import time
 from typing import Literal
 
@@ -25,6 +26,8 @@ from streamsim.events import (
 from streamsim.server.plan import Job
 
 POSITION_INTERVAL_NS = 500_000_000
+MAX_DETAIL_CHARS = 500
+"""At six bytes a character, escaped, a line stays under the 4,096 bytes that a pipe takes whole."""
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -38,11 +41,11 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     media_ns: int = 0
     detail: str = ""
     port: int = 0
-    urls: tuple[str, ...] = ()
+    url: str = ""
 
 
 class Notices:
-    """Writes notices to a descriptor without ever waiting."""
+    """Writes notices to a descriptor, without ever waiting once sessions are played."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -52,8 +55,9 @@ class Notices:
         os.set_blocking(descriptor, False)
 
     def listening(self, port: int, urls: list[str]) -> None:
-        """The server accepts connections."""
-        self._write(Notice(kind="listening", port=port, urls=tuple(urls)))
+        """The server accepts connections; one notice a lane."""
+        for lane, url in enumerate(urls, 1):
+            self._write(Notice(kind="listening", lane=lane, port=port, url=url), wait=True)
 
     def refused(self, detail: str) -> None:
         """The plan cannot be served."""
@@ -89,9 +93,13 @@ class Notices:
             case _:
                 pass
 
-    def _write(self, notice: Notice) -> None:
+    def _write(self, notice: Notice, *, wait: bool = False) -> None:
         if not self._open:
             return
+        if wait:  # nothing is being played yet
+            select.select([], [self._descriptor], [])
+        if len(notice.detail) > MAX_DETAIL_CHARS:
+            notice = msgspec.structs.replace(notice, detail=notice.detail[:MAX_DETAIL_CHARS] + "…")
         line = self._encoder.encode(notice) + b"\n"
         try:
             os.write(self._descriptor, line)  # shorter than PIPE_BUF: whole or not at all
