@@ -27,6 +27,7 @@ COMMANDS: tuple[str, ...] = (
     "score",
     "check",
     "import",
+    "make",
     "frames",
 )
 """In the order of the help page. ``import`` is the module ``import_``."""

@@ -98,14 +98,14 @@ def write_dataset(
     key: Iterable[KeyEntry],
     *,
     copy: Mapping[str, Path] | None = None,
+    move: Mapping[str, Path] | None = None,
 ) -> None:
     """Write a dataset folder in one step: it appears whole or not at all.
 
-    ``copy`` maps a relative video path of the public half to the file that is copied there.
-    ``DatasetError`` if ``folder`` exists and is not empty.
+    ``copy`` and ``move`` map relative video paths of the public half to the files that are copied or
+    moved there. ``DatasetError`` if ``folder`` exists and is not empty.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise DatasetError(f"{str(folder)!r} exists and is not empty: choose another folder or remove it")
+    require_free(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -120,12 +120,22 @@ def write_dataset(
             target = staging / "public" / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
+        for relative, source in (move or {}).items():
+            target = staging / "public" / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(source, target)
         staging.chmod(0o755)
         if folder.exists():
             folder.rmdir()
         staging.rename(folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def require_free(folder: Path) -> None:
+    """``DatasetError`` if ``folder`` exists and is not empty: nothing is ever written over."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DatasetError(f"{str(folder)!r} exists and is not empty: choose another folder or remove it")
 
 
 def _read(path: Path) -> bytes:
