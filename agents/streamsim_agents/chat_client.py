@@ -27,6 +27,8 @@ from streamsim_agents.sse import EventDecoder, EventTooLong
 
 MAX_BACKOFF_S = 30.0
 RETRY_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+DRAIN_S = 0.25
+"""How long the end of the body may take after the end of the answer."""
 MAX_EXCERPT_CHARS = 300
 MAX_BODY_BYTES = 1 << 20
 
@@ -109,6 +111,7 @@ class ChatRequest:
         self._draw = draw
         self._pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._said = False
+        self._finished = False
         self._talk: Future[None] = asyncio.run_coroutine_threadsafe(self._talk_to_the_end(), loop)
         self._talk.add_done_callback(lambda _: self._pieces.put(None))
         turn.on_cancel(self._talk.cancel)
@@ -160,13 +163,14 @@ class ChatRequest:
                 self._turn.mark("response")
                 if response.status != 200:
                     raise await self._refusal(response)
-                finished = False
                 async with contextlib.aclosing(_events(response)) as events:
                     async for event in events:
-                        finished = self._take(event) or finished
-                if not finished:
+                        self._finished = self._take(event) or self._finished
+                if not self._finished:
                     raise _TryAgain("the stream ended before the answer did")
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError) as error:
+            if self._finished:
+                return  # the answer is whole, whatever became of the connection
             raise _TryAgain(f"connection failed: {error or type(error).__name__}") from error
         except aiohttp.ClientError as error:
             raise self._error(f"no proper HTTP answer: {error or type(error).__name__}") from error
@@ -233,9 +237,18 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[str, None]
             for event in decoder.feed(chunk):
                 yield event
                 if event == "[DONE]":
+                    await _drain(response)
                     return
     except EventTooLong as error:
         raise aiohttp.ClientError(str(error)) from error
+
+
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    """Read to the body's end, which follows at once: only then can the connection be used again."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            while await response.content.readany():
+                pass
 
 
 async def _read_body(response: aiohttp.ClientResponse) -> str:

@@ -85,6 +85,15 @@ def test_a_stream_cut_in_the_middle_fails_the_answer(serve: Serve, agent_for: Ag
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize("end", [delta("", "stop"), delta("", "stop") + event(b"[DONE]")])
+def test_a_connection_lost_after_the_answers_end_loses_nothing(
+    end: bytes, serve: Serve, agent_for: AgentFor
+) -> None:
+    server = serve(streams(delta("B"), end, then=cut))
+    assert say(agent_for(server)) == ["B"]
+    assert len(server.asked) == 1
+
+
 def test_an_error_inside_the_stream_is_told(serve: Serve, agent_for: AgentFor) -> None:
     server = serve(streams(event({"error": {"message": "context too long", "code": 400}})))
     with pytest.raises(ChatError, match="the stream broke off with 'context too long'"):
