@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from streamsim.clock import Clock
+from streamsim.errors import VideoError
 from streamsim.events import AnyEvent, EndReason, HarnessReported, Instant, SessionEnded
 from streamsim.journal.write import JournalWriter
 from streamsim.server.loop_lag import LagWindow, LoopLag
@@ -28,6 +29,8 @@ from streamsim_protocol.errors import MessageTooBig, ProtocolError, close_reason
 RECEIVED_AT_ONCE = 16
 """So many messages are handled before the loop is left to others: a flood starves nobody."""
 RECEIVED_WAITING = 64
+MAX_PICTURE_BYTES = wire.MAX_SERVER_MESSAGE_BYTES - 1024
+"""What a frame's message has room for, its other keys left out."""
 HELLO_TIMEOUT_S = 30.0
 CLOSE_GRACE_S = 2.0
 
@@ -177,6 +180,14 @@ class SessionDriver:
         media = self._media
         while self._fed < len(media.samples):
             sample = media.samples[self._fed]
+            if sample.size is not None and sample.size > MAX_PICTURE_BYTES:
+                self.session.fail(
+                    "media_failed",
+                    self._now(),
+                    f"sample {sample.k} takes {sample.size} bytes, a message holds {MAX_PICTURE_BYTES}: "
+                    "lower --pixel-budget or --quality, or choose --encoding jpeg",
+                )
+                return
             self.session.add_sample(Sample(k=sample.k, size_bytes=sample.size or 0, digest=sample.digest))
             self._fed += 1
         if media.error is not None and self._fed < len(media.times_ns):
@@ -265,7 +276,11 @@ class SessionDriver:
         self.flush_events()
         for message in self.session.messages_to_send():
             if isinstance(message, wire.Frame):
-                picture = self._media.read(self._media.samples[message.k])
+                try:
+                    picture = self._media.read(self._media.samples[message.k])
+                except VideoError as error:
+                    self.fail("media_failed", str(error))
+                    return
                 message = msgspec.structs.replace(message, data=picture)
             try:
                 # the writer's limit is beyond what credit lets through, so this never waits

@@ -7,8 +7,8 @@ import contextlib
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
@@ -56,6 +56,14 @@ class Shared:
     jobs: deque[Job]
     observer: Observer
     stopping: bool = False
+    exhausted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take_job(self) -> Job:
+        """The next session to play."""
+        job = self.jobs.popleft()
+        if not self.jobs:
+            self.exhausted.set()
+        return job
 
 
 class Lane:
@@ -95,7 +103,15 @@ class Lane:
         """Play jobs until there are none, then tell the agent so."""
         try:
             while self._shared.jobs and not self._shared.stopping:
-                await self._play(self._shared.jobs.popleft())
+                if self._shared.plan.agent is None:
+                    # a lane that nobody has joined keeps no session from the others
+                    await self._wait_for_any(
+                        self._arrived.wait(),
+                        self._shared.exhausted.wait(),
+                        timeout_s=self._shared.plan.config.ready_timeout_s,
+                    )
+                if self._shared.jobs and not self._shared.stopping:
+                    await self._play(self._shared.take_job())
         finally:
             self._finished = True
             await self._detach(CloseCode.FINISHED, "no more sessions")
@@ -145,7 +161,9 @@ class Lane:
             explain_loss=self._explain_loss,
         )
         try:
-            deadline = asyncio.get_running_loop().time() + shared.plan.config.ready_timeout_s
+            nobody_came = shared.plan.agent is None and self._socket is None
+            patience_s = 0.0 if nobody_came else shared.plan.config.ready_timeout_s
+            deadline = asyncio.get_running_loop().time() + patience_s
             socket = await self._connection(deadline)
             if socket is None:
                 if shared.stopping:
@@ -177,20 +195,19 @@ class Lane:
             if self._shared.plan.agent is not None and not reused:
                 await self._stop_process()  # it has ended; what it started has not
                 await self._start_process()
-            await self._arrival(deadline)
+            died = () if self._process is None else (self._process.wait(),)
+            timeout_s = max(0.0, deadline - asyncio.get_running_loop().time())
+            await self._wait_for_any(self._arrived.wait(), *died, timeout_s=timeout_s)
             if self._socket is None and reused and self._process is not None and not self._process.alive:
                 continue  # it ended after its last session, which is no fault of this one
             break
         return self._socket
 
-    async def _arrival(self, deadline: float) -> None:
-        """Wait until an agent connects, its process ends, the server stops, or time is up."""
-        died = asyncio.create_task(self._process.wait()) if self._process is not None else None
-        arrived = asyncio.create_task(self._arrived.wait())
-        tasks = {task for task in (died, arrived) if task is not None}
+    async def _wait_for_any(self, *waits: Coroutine[None, None, object], timeout_s: float) -> None:
+        """Return when the first of ``waits`` does, or when time is up."""
+        tasks = {asyncio.create_task(wait) for wait in waits}
         try:
-            timeout = max(0.0, deadline - asyncio.get_running_loop().time())
-            await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
