@@ -113,6 +113,7 @@ _SPECIAL_TOKEN = re.compile(r"<\|[^<>|]*\|>|</?s>", re.I)
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.S | re.I)
 _ANSWER_TAG = re.compile(r"</?answer>", re.I)
 _BOXED = re.compile(r"\\boxed\s*\{\s*(?:\\(?:text|mathrm|textbf)\s*\{)?\s*([A-Za-z, ]+?)\s*\}{1,2}")
+_WIDE = re.compile(r"[(\[] {1,3}([A-Za-z]) {1,3}[)\]]")
 _FENCE = re.compile(r"\A```[a-z]*\s*(.*?)\s*```\Z", re.S | re.I)
 _EMPHASIS = re.compile(r"[*_`~$]+(?=\S)|(?<=\S)[*_`~$]+")
 _OBJECT = re.compile(r"\{\s*+\"")
@@ -129,7 +130,7 @@ def _answer_parts(text: str, keys: tuple[str, ...]) -> list[str]:
     answers = _ANSWER.findall(said)
     body = "\n".join(answers) if answers else _ANSWER_TAG.sub("", said)
     parts = _json_answers(_FENCE.sub(r"\1", body.strip()), keys)
-    return [_EMPHASIS.sub("", _BOXED.sub(r"(\1)", part)) for part in parts]
+    return [_EMPHASIS.sub("", _BOXED.sub(r"(\1)", _WIDE.sub(r"(\1)", part))) for part in parts]
 
 
 def _without_thinking(text: str) -> str | None:
@@ -211,7 +212,7 @@ _LONE = re.compile(
 
 _AT_HEAD = re.compile(rf"^\s*(?:(?:[-*•>#]+|\d+[.)])\s+)?(?:{_NOUN}\s+)?$", re.I)
 _SAID = re.compile(
-    r"(?:\b(?:answers?|choices?|options?|selection|causes?|reasons?|letters?(?=\s*(?:is|are|:)))(?:\s+that\s+apply)?"
+    r"(?:\b(?:answers?|ans\.?|response|output|selected|choices?|options?|selection|causes?|reasons?|letters?(?=\s*(?:is|are|:)))(?:\s+that\s+apply)?"
     r"|\b(?:choose|select|pick|go\s+with|say|think|guess|it\s+is|it['’]s)|答案|选项|选择|选)"
     r"(?:\s*(?:\b(?:is|are|was|(?:would|should|must)\s+be)\b|是|为|[:=→–—-]|[-=]>))*"
     r"(?:\s*\b(?:probably|(?:most\s+)?likely|clearly|definitely|therefore|thus))?"
@@ -234,7 +235,7 @@ _JOINED_BEFORE = re.compile(
 _JOINED_BEHIND = re.compile(r"\s*[/&+,、和]|\s+(?:or|and|is|was|are|but)\b|[.:]\s+\S")
 _ALTERNATIVE = re.compile(r",?\s+or\b")
 _ENDED = re.compile(
-    r"[.,;:!。]?\s*$|\.(?=\s|[A-Z][a-z])|:|[,;、。](?=\s)|\s+[-–—]\s"
+    r"[.,;:!。]?\s*$|\.(?=\s|[A-Z][a-z])|:|[,;、。](?=\s)|\s+[-–—]\s|\s+[(\[]"
     r"|\s+(?:because|since|as|for|given|which|where|(?:both\s+|all\s+)?appl(?:y|ies))\b"
 )
 _ITEM_BEFORE = re.compile(r"(?:[,;|.]|\band)\s*$")

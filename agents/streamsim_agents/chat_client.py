@@ -190,7 +190,7 @@ class ChatRequest:
             text = message.get("content") or ""
             if not isinstance(text, str):
                 raise TypeError
-            finished = choices[0].get("finish_reason") is not None
+            finished = bool(choices[0].get("finish_reason"))  # some servers send "" until the end
         except (ValueError, TypeError, AttributeError, LookupError):
             raise self._error(f"expected a chat completion chunk, got {_excerpt(event)!r}") from None
         if text:
