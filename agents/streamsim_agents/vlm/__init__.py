@@ -1,0 +1,1 @@
+"""Vision language models as agents: the only door to torch and transformers."""
