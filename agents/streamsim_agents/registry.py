@@ -133,13 +133,14 @@ def _import_problem(name: str, module_name: str, error: ImportError) -> str:
 def _describe(name: str, target: str) -> AgentListing:
     try:
         agent_class = find_agent(name)
+        arguments = list_arguments(agent_class)
     except AgentArgumentError as error:
         return AgentListing(name=name, target=target, summary="", arguments=(), problem=str(error))
     return AgentListing(
         name=name,
         target=target,
         summary=(inspect.getdoc(agent_class) or "").partition("\n")[0],
-        arguments=list_arguments(agent_class),
+        arguments=arguments,
         problem=None,
     )
 

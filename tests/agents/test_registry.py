@@ -248,6 +248,18 @@ def test_an_agent_that_cannot_be_imported_is_listed_with_the_reason(monkeypatch:
     assert "no module 'no_such_module_at_all'" in listing.problem
 
 
+class Vague(Many):
+    def __init__(self, *, thing: "NoSuchType") -> None:  # type: ignore[name-defined]  # noqa: F821
+        self.given = ()
+
+
+def test_an_argument_of_an_unknown_type_is_told() -> None:
+    with pytest.raises(
+        AgentArgumentError, match="'Vague': the types of its arguments cannot be looked up: name"
+    ):
+        list_arguments(Vague)
+
+
 def test_check_answers_in_json(custom: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check", "my_agents:Mine", "--agent-arg", "word=B"]) == 0
     captured = capsys.readouterr()
