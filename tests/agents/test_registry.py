@@ -249,7 +249,7 @@ def test_an_agent_that_cannot_be_imported_is_listed_with_the_reason(monkeypatch:
 
 
 class Vague(Many):
-    def __init__(self, *, thing: "NoSuchType") -> None:  # type: ignore[name-defined]  # noqa: F821
+    def __init__(self, *, thing: NoSuchType) -> None:  # type: ignore[name-defined]  # noqa: F821
         self.given = ()
 
 
