@@ -29,6 +29,7 @@ COMMANDS: tuple[str, ...] = (
     "import",
     "make",
     "frames",
+    "verify",
 )
 """In the order of the help page. ``import`` is the module ``import_``."""
 

@@ -20,6 +20,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -92,6 +93,11 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     host: dict[str, str]
     queries: dict[str, int]
     config: RunConfig
+
+
+def encoder_versions() -> dict[str, str]:
+    """The installed versions of the packages that decide the bytes of a picture."""
+    return {name: version(name) for name in ("av", "pillow")}
 
 
 def write_run_file(folder: Path, run_file: RunFile) -> None:
