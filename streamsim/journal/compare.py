@@ -59,10 +59,8 @@ def compare_journals(one: JournalFile, other: JournalFile) -> Offence | None:
             return Offence(
                 file=one.path.name,
                 line=mine[0] if mine else len(one.entries) + 1,
-                found="no more lines" if mine is None else _text(mine[1]),
-                expected="no more lines"
-                if theirs is None
-                else f"{_text(theirs[1])} (line {theirs[0]} there)",
+                found=_text(mine),
+                expected=_text(theirs) + (f" (line {theirs[0]} there)" if theirs else ""),
             )
     return None
 
@@ -88,5 +86,5 @@ def compare_runs(one: Path, other: Path) -> Offence | None:
     return None
 
 
-def _text(line: dict[str, Any]) -> str:
-    return msgspec.json.encode(line).decode()
+def _text(line: tuple[int, dict[str, Any]] | None) -> str:
+    return "no more lines" if line is None else msgspec.json.encode(line[1]).decode()
