@@ -40,19 +40,22 @@ class Turn:
     ended: bool = False
     fenced: TurnCloseReason | None = None
     fenced_wall_ns: int = 0
-    pieces: list[str] = field(default_factory=list)
     chars: int = 0
-
-    @property
-    def text(self) -> str:
-        """All that was said in time."""
-        return "".join(self.pieces)
+    pieces: list[str] = field(default_factory=list)
 
     def hear(self, text: str) -> bool:
-        """Take a piece; False when the turn has become too long."""
-        self.pieces.append(text)
+        """Take a piece; False, and nothing is taken, when it makes the turn too long."""
         self.chars += len(text)
-        return self.chars <= MAX_TURN_CHARS
+        if self.chars > MAX_TURN_CHARS:
+            return False
+        self.pieces.append(text)
+        return True
+
+    def take_text(self) -> str:
+        """All that was said, which is forgotten here."""
+        text = "".join(self.pieces)
+        self.pieces.clear()
+        return text
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,8 +8,11 @@ nanoseconds since the episode began.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from fractions import Fraction
 from typing import Literal, Protocol
+
+import msgspec
 
 from streamsim.events import ClockTaken, Instant
 from streamsim_protocol.messages import ClockMode
@@ -42,15 +45,88 @@ class Clock(Protocol):
         """
 
 
+class Pair(msgspec.Struct, frozen=True):
+    """Media time was ``media_ns`` at ``wall_ns`` and moves at ``rate``: the arithmetic of all clocks."""
+
+    media_ns: int
+    wall_ns: int
+    rate: Fraction
+
+    def media_at(self, wall_ns: int) -> int:
+        """Media time at ``wall_ns``, rounded down: an instant is never claimed early."""
+        elapsed_ns = wall_ns - self.wall_ns
+        return self.media_ns + elapsed_ns * self.rate.numerator // self.rate.denominator
+
+    def wall_at(self, media_ns: int) -> int | None:
+        """The first wall nanosecond at which media time is ``media_ns`` or later; None if it never is."""
+        if media_ns <= self.media_ns:
+            return self.wall_ns
+        if not self.rate:
+            return None
+        missing = (media_ns - self.media_ns) * self.rate.denominator
+        return self.wall_ns + -(-missing // self.rate.numerator)
+
+
+def exact_rate(rate: float) -> Fraction:
+    """A rate as exactly the decimal that it is written as, in journals too: 0.1 is one tenth."""
+    return Fraction(str(rate))
+
+
+class Course:
+    """The course of media time: every pair that was taken, as the journal has them.
+
+    What a clock's owner and a journal's reader derive from it: when something fell due, and how long
+    time was paused.
+    """
+
+    def __init__(self) -> None:
+        self._pairs: list[Pair] = []
+        self._pauses: list[tuple[int, int]] = []
+        self._paused_from_ns: int | None = None
+
+    @property
+    def started(self) -> bool:
+        """Media time has begun."""
+        return bool(self._pairs)
+
+    @property
+    def paused(self) -> bool:
+        """Somebody said that time stands; a clock that is held or waits for its session is not paused."""
+        return self._paused_from_ns is not None
+
+    def add(self, taken: ClockTaken) -> None:
+        """The next pair, in order."""
+        pausing = taken.reason in ("pause", "step")
+        if pausing and self._paused_from_ns is None:
+            self._paused_from_ns = taken.wall_ns
+        elif not pausing and self._paused_from_ns is not None:
+            self._pauses.append((self._paused_from_ns, taken.wall_ns))
+            self._paused_from_ns = None
+        self._pairs.append(Pair(taken.media_ns, taken.wall_ns, exact_rate(taken.rate)))
+
+    def wall_at(self, media_ns: int) -> int | None:
+        """The first wall nanosecond at which media time was ``media_ns`` or later; None: not yet."""
+        index = bisect_left(self._pairs, media_ns, key=lambda pair: pair.media_ns)
+        if index:
+            reached_ns = self._pairs[index - 1].wall_at(media_ns)
+            if reached_ns is not None and (
+                index == len(self._pairs) or reached_ns <= self._pairs[index].wall_ns
+            ):
+                return reached_ns
+        return self._pairs[index].wall_ns if index < len(self._pairs) else None
+
+    def paused_ns_since(self, wall_ns: int) -> int:
+        """How long time was paused after ``wall_ns``, by pauses that are over."""
+        return sum(max(0, until_ns - max(from_ns, wall_ns)) for from_ns, until_ns in self._pauses)
+
+
 class PairClock:
-    """A pair and a rate: the arithmetic that every mode shares."""
+    """One pair, re-taken when time changes its course."""
 
     mode: ClockMode
 
     def __init__(self, rate: Fraction) -> None:
-        self._media_ns = 0
-        self._wall_ns = 0
-        self._rate = Fraction(0)
+        self._pair = Pair(0, 0, Fraction(0))
         self._running_rate = rate
 
     def start(self, wall_ns: int) -> ClockTaken:
@@ -63,22 +139,18 @@ class PairClock:
 
     def media_at(self, wall_ns: int) -> int:
         """Media time at ``wall_ns``, rounded down: an instant is never claimed early."""
-        elapsed_ns = wall_ns - self._wall_ns
-        return self._media_ns + elapsed_ns * self._rate.numerator // self._rate.denominator
+        return self._pair.media_at(wall_ns)
 
     def wall_deadline(self, media_ns: int) -> int | None:
         """The first wall nanosecond at which media time is ``media_ns`` or later; None while it stands."""
-        if media_ns <= self._media_ns:
-            return self._wall_ns
-        if not self._rate:
-            return None
-        missing = (media_ns - self._media_ns) * self._rate.denominator
-        return self._wall_ns + -(-missing // self._rate.numerator)
+        return self._pair.wall_at(media_ns)
 
     def _take(self, media_ns: int, wall_ns: int, rate: Fraction, reason: Reason) -> ClockTaken:
-        assert media_ns >= self._media_ns and wall_ns >= self._wall_ns, "time went back"
-        self._media_ns, self._wall_ns, self._rate = media_ns, wall_ns, rate
-        return ClockTaken(media_ns=media_ns, wall_ns=wall_ns, rate=float(rate), reason=reason)
+        before = self._pair
+        assert media_ns >= before.media_ns and wall_ns >= before.wall_ns, "time went back"
+        taken = ClockTaken(media_ns=media_ns, wall_ns=wall_ns, rate=float(rate), reason=reason)
+        self._pair = Pair(media_ns, wall_ns, exact_rate(taken.rate))  # what the journal says is what runs
+        return taken
 
 
 class RealtimeClock(PairClock):
@@ -108,7 +180,7 @@ class LockstepClock(PairClock):
         self, wall_ns: int, *, busy: bool, next_due_ns: int | None, starved: bool
     ) -> ClockTaken | None:
         """Jump to the next due event once nothing is unsettled."""
-        if busy or starved or next_due_ns is None or next_due_ns <= self._media_ns:
+        if busy or starved or next_due_ns is None or next_due_ns <= self._pair.media_ns:
             return None
         return self._take(next_due_ns, wall_ns, Fraction(0), "jump")
 
@@ -134,16 +206,16 @@ class SkipClock(PairClock):
             return self._hold(wall_ns, next_due_ns)
         if not busy and next_due_ns > self.media_at(wall_ns):
             return self._take(next_due_ns, wall_ns, Fraction(1), "jump")
-        if not self._rate:
-            return self._take(self._media_ns, wall_ns, Fraction(1), "release")
+        if not self._pair.rate:
+            return self._take(self._pair.media_ns, wall_ns, Fraction(1), "release")
         return None
 
     def _hold(self, wall_ns: int, next_due_ns: int) -> ClockTaken | None:
-        if not self._rate or self.media_at(wall_ns) < next_due_ns:
+        if not self._pair.rate or self.media_at(wall_ns) < next_due_ns:
             return None
         reached_ns = self.wall_deadline(next_due_ns)
         assert reached_ns is not None
-        return self._take(max(next_due_ns, self._media_ns), reached_ns, Fraction(0), "hold")
+        return self._take(max(next_due_ns, self._pair.media_ns), reached_ns, Fraction(0), "hold")
 
 
 class ScaledClock(PairClock):
@@ -181,7 +253,7 @@ class ScaledClock(PairClock):
         if not self._paused:
             return None
         self._paused = False
-        return self._take(self._media_ns, wall_ns, self._running_rate, "resume")
+        return self._take(self._pair.media_ns, wall_ns, self._running_rate, "resume")
 
     def set_rate(self, wall_ns: int, rate: Fraction) -> ClockTaken | None:
         """Go on at another rate (above 0); while paused it counts from ``resume``."""
@@ -209,6 +281,6 @@ def make_clock(mode: ClockMode, rate: float) -> Clock:
         case "skip":
             return SkipClock()
         case "scaled":
-            return ScaledClock(Fraction(str(rate)))
+            return ScaledClock(exact_rate(rate))
         case "lockstep":
             return LockstepClock()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -25,6 +25,9 @@ from streamsim_protocol.inbox import Inbox, WaitingFrame, WaitingProbe
 from streamsim_protocol.states import Connection
 
 Action = Callable[[Session, Instant], None]
+ToAgent = Callable[[wire.ServerMessage], int]
+ToServer = Callable[[wire.AgentMessage], int]
+_Message = TypeVar("_Message", bound=wire.Message)
 
 
 class Utterance(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,8 +276,9 @@ class Observer(Protocol):
 class Simulation:
     """Drives one session against one simulated agent until the session ends or nothing can happen.
 
-    ``decoded_ns(k)`` is the wall time at which sample ``k`` is there. Messages take ``to_agent_ns`` and
-    ``to_server_ns``, in order. Wall time starts at the agent's ``ready``; the clock at ``start_ns``.
+    ``decoded_ns(k)`` is the wall time at which sample ``k`` is there. ``to_agent_ns`` and ``to_server_ns``
+    are how long messages take (each, or by message); none overtakes another. Wall time starts at the
+    agent's ``ready``; the clock at ``start_ns``.
     """
 
     def __init__(
@@ -285,8 +289,8 @@ class Simulation:
         samples: Sequence[Sample],
         *,
         decoded_ns: Callable[[int], int] = lambda k: 0,
-        to_agent_ns: int = 0,
-        to_server_ns: int = 0,
+        to_agent_ns: int | ToAgent = 0,
+        to_server_ns: int | ToServer = 0,
         start_ns: int = 0,
         observer: Observer | None = None,
     ) -> None:
@@ -298,7 +302,10 @@ class Simulation:
         self._agent = agent
         self._samples = deque(samples)
         self._decoded_ns = decoded_ns
-        self._delays_ns = (to_agent_ns, to_server_ns)
+        self._to_agent_ns: ToAgent = to_agent_ns if callable(to_agent_ns) else lambda message: to_agent_ns
+        self._to_server_ns: ToServer = (
+            to_server_ns if callable(to_server_ns) else lambda message: to_server_ns
+        )
         self._start_ns = start_ns
         self._started = False
         self._media_over = False
@@ -415,9 +422,9 @@ class Simulation:
         from_ns, until_ns = self._agent_stops_ns
         return from_ns <= self.wall_ns and (until_ns is None or self.wall_ns < until_ns)
 
-    def _delay_ns(self, direction: int) -> int:
-        """Before ``ready`` there is no time that messages could take."""
-        return self._delays_ns[direction] if self.session.ready else 0
+    def _arrival_ns(self, delay_ns: Callable[[_Message], int], message: _Message) -> int:
+        """Before ``ready`` there is no time that a message could take."""
+        return self.wall_ns + (delay_ns(message) if self.session.ready else 0)
 
     def _now(self) -> Instant:
         session = self.session
@@ -433,7 +440,7 @@ class Simulation:
 
     def _take_agent_messages(self) -> None:
         while (message := self._agent.take_message()) is not None:
-            self._to_server.append((self.wall_ns + self._delay_ns(1), encode(message)))
+            _append_in_order(self._to_server, self._arrival_ns(self._to_server_ns, message), encode(message))
 
     def _collect(self, received: Exchange | None = None) -> None:
         """Take what the session has to say, journal first, then messages."""
@@ -447,7 +454,7 @@ class Simulation:
         for message in self.session.messages_to_send():
             data = encode(message)
             exchanges.append(Exchange(at=now, sender="server", message=message, data=data))
-            self._to_agent.append((self.wall_ns + self._delay_ns(0), data))
+            _append_in_order(self._to_agent, self._arrival_ns(self._to_agent_ns, message), data)
         self.exchanges.extend(exchanges)
         if self._observer is None:
             return
@@ -483,3 +490,7 @@ class Simulation:
             else:
                 times.append(self._start_ns)
         return min((time for time in times if time is not None and time > self.wall_ns), default=None)
+
+
+def _append_in_order(queue: deque[tuple[int, bytes]], arrival_ns: int, data: bytes) -> None:
+    queue.append((max(arrival_ns, queue[-1][0]) if queue else arrival_ns, data))

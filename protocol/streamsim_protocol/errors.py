@@ -4,7 +4,8 @@
     ├── BadMessage      undecodable, unknown or ill-typed message (close 4001)
     ├── WrongOrder      legal message at the wrong time, or a broken sequence (close 4002)
     ├── VersionMismatch no common protocol version (close 4003)
-    └── MessageTooBig   beyond the negotiated limit (close 1009)
+    ├── MessageTooBig   beyond the negotiated limit (close 1009)
+    └── Flood           more messages or late text than any honest peer sends (close 4011)
 
 This module knows no sockets: an adapter closes with ``error.close_code`` and ``error.reason``.
 """
@@ -68,6 +69,12 @@ class MessageTooBig(ProtocolError):
     """A message beyond the limit of its direction."""
 
     close_code = CloseCode.TOO_BIG
+
+
+class Flood(ProtocolError):
+    """More messages, or more text of a closed turn, than an honest peer has to send."""
+
+    close_code = CloseCode.FLOOD
 
 
 def close_reason(text: str) -> str:
