@@ -36,6 +36,8 @@ READ_AHEAD = 10
 UNRESPONSIVE: frozenset[EndReason] = frozenset({"hung", "ready_timeout", "disconnected"})
 UNRESPONSIVE_GRACE_S = 0.25
 """Who has not answered for a whole timeout is not waited for once more."""
+FAREWELL_S = 2.0
+"""An agent whose session is over connects again at once; so long it is waited for at the end of a run."""
 LOSS_GRACE_S = 0.5
 """A lost connection and the end of the process behind it are seen one after the other."""
 
@@ -79,6 +81,7 @@ class Lane:
         self._arrived = asyncio.Event()
         self._released = asyncio.Event()
         self._finished = False
+        self._comes_back = False
 
     # ------------------------------------------------------------------------- the handler's side
 
@@ -112,6 +115,8 @@ class Lane:
                     )
                 if self._shared.jobs and not self._shared.stopping:
                     await self._play(self._shared.take_job())
+            if self._comes_back and not self._shared.stopping:
+                await self._say_farewell()
         finally:
             self._finished = True
             await self._detach(CloseCode.FINISHED, "no more sessions")
@@ -122,6 +127,14 @@ class Lane:
         if self._driver is not None:
             self._driver.stop()
         self._arrived.set()
+
+    async def _say_farewell(self) -> None:
+        """Let the agent that played last come back once more, hear that it may go, and go."""
+        died = () if self._process is None else (self._process.wait(),)
+        await self._wait_for_any(self._arrived.wait(), *died, timeout_s=FAREWELL_S)
+        await self._detach(CloseCode.FINISHED, "no more sessions")
+        if self._process is not None:
+            await self._wait_for_any(self._process.wait(), timeout_s=FAREWELL_S)
 
     async def _play(self, job: Job) -> None:
         shared = self._shared
@@ -182,7 +195,8 @@ class Lane:
             driver.flush_events()
             grace_s = UNRESPONSIVE_GRACE_S if driver.ended_as in UNRESPONSIVE else TERM_GRACE_S
             await self._detach(session.close_code, session.close_reason, grace_s)
-            if driver.ended_as != "completed" or session.close_code != CloseCode.NORMAL:
+            self._comes_back = driver.ended_as == "completed" and session.close_code == CloseCode.NORMAL
+            if not self._comes_back:
                 # whatever state it is in, the next session gets a process that knows nothing of it
                 await self._stop_process(grace_s)
 
