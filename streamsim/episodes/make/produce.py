@@ -229,7 +229,7 @@ def _pool(processes: int) -> Iterator[_Spread]:
             yield pool.map
         except BrokenProcessPool as error:
             raise StreamsimError(
-                "a process that made episodes was killed: expected it to finish; free memory or make fewer at once"
+                "a process that made episodes was killed: free memory, or lower --processes"
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
