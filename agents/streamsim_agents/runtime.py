@@ -30,7 +30,7 @@ from streamsim_protocol.errors import CloseCode, ProtocolError
 from streamsim_protocol.states import Connection
 
 PING_TIMEOUT_S = 90.0
-RECEIVE_BUFFER_BYTES = 64 << 10
+SOCKET_BUFFER_BYTES = 64 << 10
 IDLE_GRACE_S = 5.0
 """How long a worker may go on after its connection is gone before the process ends with it inside."""
 
@@ -99,7 +99,7 @@ class Runtime:
                 user_agent_header=None,
                 proxy=None,
             ) as socket_:
-                _shrink_receive_buffer(socket_)
+                _shrink_buffers(socket_)
                 return await _SessionLoop(self, socket_).play()
         except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
             raise ConnectError(f"cannot connect to {self._url!r}: {error}") from error
@@ -232,10 +232,11 @@ def _wake_threadsafe(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> N
         loop.call_soon_threadsafe(event.set)
 
 
-def _shrink_receive_buffer(connection: ClientConnection) -> None:
-    """Keep what the kernel holds small, so that the credit window tells the truth."""
+def _shrink_buffers(connection: ClientConnection) -> None:
+    """Keep what the kernel holds small: credit then tells the truth, and little is said after a fence."""
     raw = connection.transport.get_extra_info("socket")
     if raw is not None:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
         if raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

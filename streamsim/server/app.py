@@ -18,7 +18,7 @@ from streamsim.server.lane import Lane
 from streamsim_protocol import messages as wire
 from streamsim_protocol.errors import CloseCode
 
-SEND_BUFFER_BYTES = 64 << 10
+SOCKET_BUFFER_BYTES = 64 << 10
 WRITER_LIMIT_BYTES = 1 << 30
 """Beyond what credit lets into a connection: sending never waits, the credit window does."""
 HEARTBEAT_S = 180.0
@@ -42,7 +42,7 @@ def build_app(lanes: list[Lane], *, token: str, host: str) -> web.Application:
             heartbeat=HEARTBEAT_S,
         )
         await answer.prepare(request)
-        shrink_send_buffer(request)
+        shrink_buffers(request)
         if answer.ws_protocol != wire.SUBPROTOCOL:
             offered = request.headers.get("Sec-WebSocket-Protocol", "none")
             reason = f"expected subprotocol {wire.SUBPROTOCOL!r}, got {offered!r}"
@@ -79,8 +79,9 @@ def is_host_allowed(header: str, bound: str) -> bool:
     return True
 
 
-def shrink_send_buffer(request: web.Request) -> None:
-    """Keep what the kernel holds small: what was sent is then soon what has arrived."""
+def shrink_buffers(request: web.Request) -> None:
+    """Keep what the kernel holds small: what was sent is then soon what has arrived, both ways."""
     raw = request.get_extra_info("socket")
     if raw is not None:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
