@@ -1,0 +1,343 @@
+"""Each failure of an agent in each phase where it can occur: what becomes of queries, session, run.
+
+One run plays many sessions, each with its own fault, with well-behaved sessions between them: those
+must know nothing of their neighbours, and each comes after a fault to a new agent process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from streamsim.events import (
+    AgentFailed,
+    ChainClosed,
+    FrameSettled,
+    LateTextReceived,
+    SessionEnded,
+    TurnClosed,
+    TurnEnded,
+    WarningRaised,
+)
+from streamsim.journal.read import JournalFile
+from tests.end_to_end.harness import Finished, Simulator, events_of, read_sessions
+
+pytestmark = pytest.mark.slow
+
+ALL_ANSWERED = ("answered", "answered", "answered", "answered")
+NONE_REACHED = ("not_reached", "not_reached", "not_reached", "not_reached")
+Q2_FAILED = ("answered", "failed", "answered", "answered")
+CUT_AT_FRAME = ("answered", "not_reached", "not_reached", "not_reached")
+CUT_AT_Q2 = ("answered", "disconnected", "disconnected", "not_reached")
+"""q3 is due at the instant of q2, so it was asked too."""
+HUNG_AT_Q2 = ("answered", "timed_out", "timed_out", "not_reached")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What a fault comes to. ``trace`` is in a traceback of the journal, ``detail`` in its last line."""
+
+    outcomes: tuple[str, ...]
+    reason: str = "completed"
+    detail: str = ""
+    trace: str = ""
+
+
+BROKEN = "RuntimeError: broken on purpose"
+LEFT = "SystemExit: left on purpose"
+EXITED = "the agent process exited with code 9, see logs/lane-"
+KILLED = "the agent process was ended by SIGKILL, see logs/lane-"
+
+AT_ONCE: dict[str, Expected] = {
+    "begin-raise": Expected(
+        outcomes=NONE_REACHED, reason="agent_failed", detail="the agent raised in begin", trace=BROKEN
+    ),
+    "begin-leave": Expected(outcomes=NONE_REACHED, reason="agent_failed", trace=LEFT),
+    "begin-exit": Expected(outcomes=NONE_REACHED, reason="disconnected", detail=EXITED),
+    "begin-kill": Expected(outcomes=NONE_REACHED, reason="disconnected", detail=KILLED),
+    "observe-raise": Expected(outcomes=ALL_ANSWERED, trace=BROKEN),
+    "observe-leave": Expected(outcomes=ALL_ANSWERED, trace=LEFT),
+    "observe-exit": Expected(outcomes=CUT_AT_FRAME, reason="disconnected", detail=EXITED),
+    "observe-kill": Expected(outcomes=CUT_AT_FRAME, reason="disconnected", detail=KILLED),
+    "task-raise": Expected(outcomes=Q2_FAILED, trace=BROKEN),
+    "task-late": Expected(outcomes=Q2_FAILED, trace=BROKEN),
+    "task-leave": Expected(outcomes=Q2_FAILED, trace=LEFT),
+    "task-number": Expected(outcomes=Q2_FAILED, trace="TypeError: answer must yield str, got int"),
+    "task-exit": Expected(outcomes=CUT_AT_Q2, reason="disconnected", detail=EXITED),
+    "task-kill": Expected(outcomes=CUT_AT_Q2, reason="disconnected", detail=KILLED),
+    "task-flood": Expected(outcomes=Q2_FAILED),
+    "task-huge": Expected(outcomes=Q2_FAILED),
+    "status-raise": Expected(outcomes=Q2_FAILED, trace=BROKEN),
+    "status-exit": Expected(outcomes=CUT_AT_Q2, reason="disconnected", detail=EXITED),
+    "status-flood": Expected(outcomes=Q2_FAILED),
+    "cause-raise": Expected(outcomes=Q2_FAILED, trace=BROKEN),
+    "cause-kill": Expected(outcomes=CUT_AT_Q2, reason="disconnected", detail=KILLED),
+    "end-raise": Expected(outcomes=ALL_ANSWERED, trace=BROKEN),
+    "end-exit": Expected(outcomes=ALL_ANSWERED, reason="disconnected", detail=EXITED),
+    "save-raise": Expected(outcomes=ALL_ANSWERED, trace=BROKEN),
+    "save-leave": Expected(outcomes=ALL_ANSWERED, trace=LEFT),
+    "save-exit": Expected(outcomes=ALL_ANSWERED, reason="disconnected", detail=EXITED),
+    "save-kill": Expected(outcomes=ALL_ANSWERED, reason="disconnected", detail=KILLED),
+}
+"""What needs no timeout to be seen."""
+
+AFTER_A_WHILE: dict[str, Expected] = {
+    "begin-hang": Expected(outcomes=NONE_REACHED, reason="ready_timeout"),
+    "begin-hold": Expected(outcomes=NONE_REACHED, reason="ready_timeout"),
+    "begin-stop": Expected(outcomes=NONE_REACHED, reason="ready_timeout"),
+    "observe-hang": Expected(outcomes=CUT_AT_FRAME, reason="hung"),
+    "observe-hold": Expected(outcomes=CUT_AT_FRAME, reason="hung"),
+    "observe-stop": Expected(outcomes=CUT_AT_FRAME, reason="hung"),
+    "task-slow": Expected(outcomes=("answered", "timed_out", "timed_out", "answered")),
+    "task-hang": Expected(outcomes=HUNG_AT_Q2, reason="hung"),
+    "task-hold": Expected(outcomes=HUNG_AT_Q2, reason="hung"),
+    "task-stop": Expected(outcomes=HUNG_AT_Q2, reason="hung"),
+    "status-hang": Expected(outcomes=HUNG_AT_Q2, reason="hung"),
+    "cause-hold": Expected(outcomes=HUNG_AT_Q2, reason="hung"),
+    "end-hang": Expected(outcomes=ALL_ANSWERED, reason="hung"),
+    "save-hang": Expected(outcomes=ALL_ANSWERED, reason="hung"),
+    "save-hold": Expected(outcomes=ALL_ANSWERED, reason="hung"),
+    "save-stop": Expected(outcomes=ALL_ANSWERED, reason="hung"),
+}
+"""What only a timeout shows: the worker hangs, it holds the interpreter's lock, or the process is stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixRun:
+    """A finished run; ``faults`` by episode, ``ok`` for those that are well behaved."""
+
+    done: Finished
+    folder: Path
+    sessions: dict[str, JournalFile]
+    faults: dict[str, str]
+    left: dict[int, str]
+
+    def session(self, fault: str) -> JournalFile:
+        """The session with a fault."""
+        return self.sessions[next(episode for episode, name in self.faults.items() if name == fault)]
+
+
+def play_matrix(folder: Path, dataset: Path, faults: list[str], *options: object) -> MatrixRun:
+    """Play one session for each of ``faults``, in lockstep, two frames a second."""
+    simulator = Simulator(folder)
+    done = simulator.call(
+        *("run", dataset, "--out", "run", "--json", "--limit", len(faults)),
+        *("--agent", "agents_for_tests:Faulty", "--agent-arg", f"faults={','.join(faults)}"),
+        *("--clock", "lockstep", "--fps", 2, *options),
+    )
+    left = simulator.processes()
+    simulator.kill_processes()
+    return MatrixRun(
+        done=done,
+        folder=folder / "run",
+        sessions=read_sessions(folder / "run"),
+        faults={f"e{number:02}": fault for number, fault in enumerate(faults)},
+        left=left,
+    )
+
+
+@pytest.fixture(scope="module")
+def at_once(tmp_path_factory: pytest.TempPathFactory, one_clip: Path) -> MatrixRun:
+    faults = ["ok", *AT_ONCE, "ok"]
+    faults[9:9] = faults[18:18] = ["ok", "ok"]
+    return play_matrix(tmp_path_factory.mktemp("at-once"), one_clip, faults, "--sessions", 2)
+
+
+@pytest.fixture(scope="module")
+def after_a_while(tmp_path_factory: pytest.TempPathFactory, one_clip: Path) -> MatrixRun:
+    faults = [*AFTER_A_WHILE]
+    faults[3:3] = faults[8:8] = faults[13:13] = ["ok", "ok"]
+    return play_matrix(
+        *(tmp_path_factory.mktemp("after-a-while"), one_clip, faults, "--sessions", 8),
+        *("--ready-timeout", 4, "--answer-timeout", 1.2, "--hang-timeout", 0.5, "--drain-timeout", 1.5),
+    )
+
+
+@pytest.mark.parametrize("fault", AT_ONCE)
+def test_fault_that_shows_at_once(at_once: MatrixRun, fault: str) -> None:
+    check_session(at_once.session(fault), AT_ONCE[fault])
+
+
+@pytest.mark.parametrize("fault", AFTER_A_WHILE)
+def test_fault_that_shows_after_a_while(after_a_while: MatrixRun, fault: str) -> None:
+    check_session(after_a_while.session(fault), AFTER_A_WHILE[fault])
+
+
+def check_session(journal: JournalFile, expected: Expected) -> None:
+    assert journal.fault is None
+    outcomes = {event.query: event.outcome for _, event in events_of(journal, ChainClosed)}
+    assert tuple(outcomes[f"q{number}"] for number in range(1, 5)) == expected.outcomes
+    assert len(list(events_of(journal, ChainClosed))) == 4
+    assert journal.ended is not None
+    assert (journal.ended.reason, expected.detail in journal.ended.detail) == (expected.reason, True)
+    traces = [
+        event.error
+        for kind in (AgentFailed, FrameSettled, TurnEnded)
+        for _, event in events_of(journal, kind)
+        if event.error
+    ]
+    if expected.trace:
+        assert len(traces) == 1
+        assert traces[0].startswith("Traceback") and traces[0].rstrip().endswith(expected.trace)
+        assert "agents_for_tests.py" in traces[0] or "worker.py" in traces[0]
+    else:
+        assert traces == []
+
+
+@pytest.mark.parametrize("group", ["at_once", "after_a_while"])
+def test_run_with_faults(group: str, request: pytest.FixtureRequest) -> None:
+    run: MatrixRun = request.getfixturevalue(group)
+    table = AT_ONCE | AFTER_A_WHILE
+    assert run.left == {}
+    assert run.done.code == 1, run.done.err
+    report = run.done.report
+    expected = Counter(
+        outcome
+        for fault in run.faults.values()
+        for outcome in (table[fault].outcomes if fault != "ok" else ALL_ANSWERED)
+    )
+    assert {name: count for name, count in report["outcomes"].items() if count} == dict(expected)
+    assert report["sessions"] == len(run.faults)
+    assert report["queries"] == 4 * len(run.faults)
+    complete = sum(fault == "ok" or table[fault].reason == "completed" for fault in run.faults.values())
+    assert report["complete"] == complete
+    assert report["early_releases"] == 0
+    assert report["scores"]["partial"]["answered"] == expected["answered"]
+    # every session that went wrong is named with its reason, none that did not
+    for episode, fault in run.faults.items():
+        named = [warning for warning in report["warnings"] if warning.startswith(f"{episode}: ")]
+        if fault == "ok":
+            assert named == []
+        elif table[fault].reason != "completed":
+            assert any(f"the session ended as {table[fault].reason}" in warning for warning in named)
+
+
+@pytest.mark.parametrize("group", ["at_once", "after_a_while"])
+def test_neighbours_of_faults_are_undisturbed(group: str, request: pytest.FixtureRequest) -> None:
+    run: MatrixRun = request.getfixturevalue(group)
+    good = [run.sessions[episode] for episode, fault in run.faults.items() if fault == "ok"]
+    assert len(good) == 6
+    for journal in good:
+        check_session(journal, Expected(outcomes=ALL_ANSWERED))
+        assert list(events_of(journal, WarningRaised)) == []
+        assert all(event.outcome == "processed" for _, event in events_of(journal, FrameSettled))
+        assert journal.ended is not None and journal.ended.saved is not None
+
+
+def test_text_of_a_flood_is_fenced_and_bounded(at_once: MatrixRun) -> None:
+    for fault in ("task-flood", "task-huge", "status-flood"):
+        journal = at_once.session(fault)
+        fences = [event for _, event in events_of(journal, TurnClosed)]
+        assert [fence.reason for fence in fences] == ["too_long"]
+        (ended,) = (event for _, event in events_of(journal, TurnEnded) if event.turn == fences[0].turn)
+        assert ended.reason == "closed"
+        late = sum(len(event.text) for _, event in events_of(journal, LateTextReceived))
+        # what was on its way when the turn was closed: at most the runtime's outbox and the sockets
+        assert late <= 256 * 8_000 + (1 << 18)
+        assert journal.path.stat().st_size < 4_000_000
+
+
+def test_half_saved_memory_never_counts(at_once: MatrixRun, after_a_while: MatrixRun) -> None:
+    for run in (at_once, after_a_while):
+        for fault in run.faults.values():
+            ended = run.session(fault).ended
+            assert isinstance(ended, SessionEnded)
+            if fault.startswith("save-") or ended.reason != "completed":
+                assert (ended.saved, ended.saved_bytes) == (None, 0)
+        whole = [folder for folder in (run.folder / "memory").iterdir() if not folder.name.startswith(".")]
+        # only Faulty's own `save` that got through writes a folder, and it writes `half.bin`
+        saved = sum(
+            journal.ended is not None and journal.ended.saved is not None for journal in run.sessions.values()
+        )
+        assert len(whole) == saved > 0
+
+
+def test_client_that_stops_reading_runs_out_of_credit(simulator: Simulator, one_clip: Path) -> None:
+    done = simulator.call(
+        *("run", one_clip, "--out", "run", "--json", "--limit", 3, "--fps", 10, "--sessions", 3),
+        *("--agent", "agents_for_tests:Faulty", "--agent-arg", "faults=observe-stop,task-stop,ok"),
+        *("--credit", 2, "--credit-timeout", 0.5),
+    )
+    assert done.code == 1
+    assert simulator.processes() == {}
+    sessions = read_sessions(simulator.folder / "run")
+    for episode, outcomes in (("e00", CUT_AT_FRAME), ("e01", CUT_AT_Q2)):
+        detail = "no reception acknowledged for 0.5 s"
+        check_session(sessions[episode], Expected(outcomes=outcomes, reason="disconnected", detail=detail))
+    check_session(sessions["e02"], Expected(outcomes=ALL_ANSWERED))
+
+
+def test_agents_that_fail_while_they_are_made(simulator: Simulator, one_clip: Path) -> None:
+    actions = ["raise", "leave", "exit", "kill", "hang", "hold", "stop", "none"]
+    done = simulator.call(
+        *("run", one_clip, "--out", "run", "--json", "--limit", len(actions), "--sessions", 3),
+        *("--agent", "agents_for_tests:Starting", "--agent-arg", f"actions={','.join(actions)}"),
+        *("--agent-arg", f"count={simulator.folder / 'count'}"),
+        *("--clock", "lockstep", "--ready-timeout", 4),
+    )
+    assert done.code == 1
+    assert simulator.processes() == {}
+    journals = list(read_sessions(simulator.folder / "run").values())
+    assert Counter(journal.ended.reason for journal in journals if journal.ended) == {
+        "agent_failed": 4,
+        "ready_timeout": 3,
+        "completed": 1,
+    }
+    for journal in journals:
+        assert journal.ended is not None
+        check_session(
+            journal,
+            Expected(
+                outcomes=ALL_ANSWERED if journal.complete else NONE_REACHED,
+                reason=journal.ended.reason,
+                trace=next((name for name in (BROKEN, LEFT) if name in _errors(journal)), ""),
+            ),
+        )
+    assert Counter(_errors(journal).rpartition("\n")[2] for journal in journals) == {
+        BROKEN: 1,
+        LEFT: 1,
+        "": 6,
+    }
+    failed = Counter(
+        journal.ended.detail.partition(", see")[0]
+        for journal in journals
+        if journal.ended and journal.ended.reason == "agent_failed"
+    )
+    assert failed == {
+        "the agent raised in load": 2,
+        "the agent process exited with code 9 before it connected": 1,
+        "the agent process was ended by SIGKILL before it connected": 1,
+    }
+
+
+def _errors(journal: JournalFile) -> str:
+    return "".join(event.error for _, event in events_of(journal, AgentFailed)).rstrip()
+
+
+def test_agent_that_exits_when_imported(simulator: Simulator, one_clip: Path) -> None:
+    done = simulator.call(
+        *("run", one_clip, "--out", "run", "--json", "--limit", 2),
+        *("--agent", "agent_that_leaves:Leaver", "--clock", "lockstep"),
+    )
+    assert done.code == 1
+    for journal in read_sessions(simulator.folder / "run").values():
+        check_session(
+            journal,
+            Expected(
+                outcomes=NONE_REACHED,
+                reason="agent_failed",
+                detail="exited with code 7 before it connected, see logs/lane-1.log",
+            ),
+        )
+
+
+def test_what_an_agent_started_goes_with_it(simulator: Simulator, one_clip: Path) -> None:
+    done = simulator.call(
+        *("run", one_clip, "--out", "run", "--json", "--limit", 2, "--clock", "lockstep"),
+        *("--agent", "agents_for_tests:WithChild"),
+    )
+    assert done.code == 1
+    assert simulator.processes() == {}
