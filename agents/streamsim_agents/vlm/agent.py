@@ -8,7 +8,6 @@ way. Status and cause probes branch off the same state as the task probe and lea
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,17 @@ from streamsim_agents.memory.entry import Entry
 from streamsim_agents.memory.memory import Memory
 from streamsim_agents.memory.recent import Recent
 from streamsim_agents.memory.registry import make_memory
-from streamsim_agents.vlm.profile import CHOICE_TOKENS, GENERIC, ProfileError
+from streamsim_agents.vlm.profile import (
+    CHOICE_TOKENS,
+    GENERIC,
+    Dtype,
+    ProfileError,
+    Quantization,
+    Streaming,
+    find_profile,
+    not_trusted,
+)
 
-_log = logging.getLogger(__name__)
-STREAMING = ("auto", "on", "off")
 _MODES = {"plain": 0.0, "features": 1.0, "prefill": 2.0}
 
 
@@ -39,12 +45,12 @@ class VLM(Agent):
         self,
         model: str,
         memory: str = "all",
-        streaming: str = "auto",
+        streaming: Streaming = "auto",
         max_frames: int = 0,
-        dtype: str = "auto",
+        dtype: Dtype = "auto",
         device: str = "auto",
         attn: str = "auto",
-        quantization: str = "none",
+        quantization: Quantization = "none",
         trust_remote_code: bool = False,
         open_tokens: int = 256,
     ) -> None:
@@ -70,7 +76,7 @@ class VLM(Agent):
         loaded: Any,
         *,
         memory: str = "all",
-        streaming: str = "auto",
+        streaming: Streaming = "auto",
         max_frames: int = 0,
         open_tokens: int = 256,
     ) -> VLM:
@@ -79,47 +85,52 @@ class VLM(Agent):
         agent._set_up(loaded, memory, streaming, max_frames, open_tokens)
         return agent
 
-    def _set_up(self, loaded: Any, memory: str, streaming: str, max_frames: int, open_tokens: int) -> None:
+    @classmethod
+    def check_arguments(cls, **arguments: Any) -> None:
+        """Refuse a checkpoint that is not there or not trusted, and settings that don't exist."""
+        profile = find_profile(arguments["model"])
+        if profile.remote and not arguments.get("trust_remote_code"):
+            raise not_trusted(arguments["model"])
+        if (memory := arguments.get("memory", "all")) != "all":
+            make_memory(memory)
+        for name in ("max_frames", "open_tokens"):
+            if arguments.get(name, 0) < 0:
+                raise ProfileError(f"{name} must not be negative, got {arguments[name]}")
+
+    def _set_up(
+        self, loaded: Any, memory: str, streaming: Streaming, max_frames: int, open_tokens: int
+    ) -> None:
         from streamsim_agents.vlm.assembly import assemble
 
-        if streaming not in STREAMING:
-            raise ProfileError(f"no streaming {streaming!r}: expected one of {', '.join(STREAMING)}")
         self._profile = loaded.profile
         self._tokenizer = getattr(loaded.processor, "tokenizer", loaded.processor)
         self._open_tokens = open_tokens
         cap = max_frames or self._profile.max_frames
         self._memory: Memory = Recent(frames=cap) if memory == "all" else make_memory(memory)
         self._stream, self._verdict = assemble(loaded, self._memory, streaming, cap)
-        self._session = -1
-        self._carried = False
+        self._session = 0
+        self._resumed = False
         self._device: str = loaded.model.device.type
         self._seen = 0
 
     # ------------------------------------------------------------------------------ the interface
 
     def begin(self, session: SessionInfo) -> None:
-        """Begin with an empty memory, or with the one that ``load`` just brought."""
-        self._session += 1
-        if not self._carried:
-            self._memory.clear()
-            self._session = 0
-        self._carried = False
-        self._seen = 0
-        from streamsim_agents.vlm.load import out_of_memory_hint
-
-        with out_of_memory_hint("prefilling the memory"):
-            self._stream.begin(self._session, session.fps)
+        """Begin with an empty memory."""
+        self._session, self._seen, self._resumed = 0, 0, False
+        self._memory.clear()
+        self._stream.begin(session.fps)
 
     def observe(self, frame: Frame) -> None:
         """Encode and prefill the frame."""
         from streamsim_agents.vlm.load import out_of_memory_hint
 
-        entry = Entry(
-            session=self._session, first_ns=frame.media_ns, last_ns=frame.media_ns, value=frame.data
-        )
-        self._seen += 1
         with out_of_memory_hint("taking a frame in"):
-            self._stream.observe(entry)
+            if self._resumed:
+                self._stream.next_session()
+                self._session, self._resumed = self._session + 1, False
+            self._seen += 1
+            self._stream.observe(self._entry(frame.media_ns, frame.data))
             self._synchronise()
 
     def answer(self, query: Query, turn: Turn) -> Iterator[str]:
@@ -140,15 +151,29 @@ class VLM(Agent):
         self._stream.finish()
 
     def save(self, folder: Path) -> None:
-        """The memory, and how many sessions it has lived through."""
+        """The memory, the frames that wait for their step, and the number of the session."""
         self._memory.save(folder)
-        (folder / "vlm.json").write_text(json.dumps({"session": self._session}), encoding="utf-8")
+        times = []
+        for index, entry in enumerate(self._stream.waiting()):
+            assert isinstance(entry.value, bytes)
+            (folder / f"waiting.{index}").write_bytes(entry.value)
+            times.append(entry.first_ns)
+        state = {"session": self._session, "waiting": times}
+        (folder / "vlm.json").write_text(json.dumps(state), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Take over what ``save`` wrote; the next session goes on with it."""
+        """Take over what ``save`` wrote: its session is gone on with until a first frame begins the next."""
+        from streamsim_agents.vlm.load import out_of_memory_hint
+
         self._memory.load(folder)
-        self._session = int(json.loads((folder / "vlm.json").read_text(encoding="utf-8"))["session"])
-        self._carried = True
+        state = json.loads((folder / "vlm.json").read_text(encoding="utf-8"))
+        self._session, self._resumed = int(state["session"]), True
+        waiting = [
+            self._entry(at, (folder / f"waiting.{index}").read_bytes())
+            for index, at in enumerate(state["waiting"])
+        ]
+        with out_of_memory_hint("prefilling the memory"):
+            self._stream.resume(self._session, waiting)
 
     def stats(self) -> dict[str, float]:
         """Sizes, work done again, and ``streaming``: 2 prefill, 1 encoded frames kept, 0 plain."""
@@ -174,6 +199,9 @@ class VLM(Agent):
         }
 
     # ------------------------------------------------------------------------------------- parts
+
+    def _entry(self, media_ns: int, data: bytes) -> Entry:
+        return Entry(session=self._session, first_ns=media_ns, last_ns=media_ns, value=data)
 
     def _speak(self, utterance: Any, query: Query, turn: Turn) -> Iterator[str]:
         from streamsim_agents.vlm.speech import speak, speak_after_thought

@@ -6,7 +6,7 @@ from streamsim_agents.memory.memory import Memory
 from streamsim_agents.vlm.check import Verdict, answer_dummy, check, make_engine
 from streamsim_agents.vlm.family import FAMILIES, Family
 from streamsim_agents.vlm.load import Loaded
-from streamsim_agents.vlm.profile import ProfileError
+from streamsim_agents.vlm.profile import ProfileError, Streaming
 from streamsim_agents.vlm.prompt import Prompter
 from streamsim_agents.vlm.remote import RemoteStream, remote_stream
 from streamsim_agents.vlm.retrieval import KeyStream
@@ -15,7 +15,7 @@ from streamsim_agents.vlm.view import View
 
 
 def assemble(
-    loaded: Loaded, memory: Memory, streaming: str, max_frames: int
+    loaded: Loaded, memory: Memory, streaming: Streaming, max_frames: int
 ) -> tuple[Stream | RemoteStream, Verdict]:
     """The stream for ``memory``, and what the model can do; answers one dummy question on the way.
 

@@ -15,11 +15,17 @@ from typing import Any
 
 import torch
 
-from streamsim_agents.vlm.profile import Profile, ProfileError, find_profile, for_model_type
+from streamsim_agents.vlm.profile import (
+    Dtype,
+    Profile,
+    ProfileError,
+    Quantization,
+    find_profile,
+    for_model_type,
+    not_trusted,
+)
 
 _log = logging.getLogger(__name__)
-DTYPES = ("auto", "float32", "bfloat16", "float16")
-QUANTIZATIONS = ("none", "8bit", "4bit")
 
 
 class OutOfMemory(RuntimeError):
@@ -38,10 +44,10 @@ class Loaded:
 def load(
     model: str,
     *,
-    dtype: str = "auto",
+    dtype: Dtype = "auto",
     device: str = "auto",
     attn: str = "auto",
-    quantization: str = "none",
+    quantization: Quantization = "none",
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Load checkpoint ``model``, a folder or a hub id.
@@ -53,9 +59,7 @@ def load(
     profile = find_profile(model)
     place = choose_device(device)
     if profile.remote and not trust_remote_code:
-        raise ProfileError(
-            f"{model!r} brings its own code: read it, then allow it with --agent-arg trust_remote_code=true"
-        )
+        raise not_trusted(model)
     from transformers import AutoConfig
     from transformers.utils import logging as transformers_logging
 
@@ -107,10 +111,8 @@ def choose_device(device: str) -> str:
     return f"cuda:{lane % gpus}"
 
 
-def choose_dtype(dtype: str, device: str) -> Any:
-    """A torch type for a name of ``DTYPES``."""
-    if dtype not in DTYPES:
-        raise ProfileError(f"no dtype {dtype!r}: expected one of {', '.join(DTYPES)}")
+def choose_dtype(dtype: Dtype, device: str) -> Any:
+    """The torch type of a name."""
     if dtype == "auto":
         return torch.float32 if device == "cpu" else torch.bfloat16
     return getattr(torch, dtype)
@@ -162,9 +164,7 @@ def _processor_class(profile: Profile) -> Any:
     return transformers.AutoTokenizer if by_chat else transformers.AutoProcessor
 
 
-def _quantized(quantization: str, device: str) -> dict[str, Any]:
-    if quantization not in QUANTIZATIONS:
-        raise ProfileError(f"no quantization {quantization!r}: expected one of {', '.join(QUANTIZATIONS)}")
+def _quantized(quantization: Quantization, device: str) -> dict[str, Any]:
     if quantization == "none":
         return {}
     if device == "cpu":

@@ -18,6 +18,11 @@ CHOICE_TOKENS = 8
 """New tokens for an answer that is a letter, as the public evaluator has it."""
 
 
+Streaming = Literal["auto", "on", "off"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Quantization = Literal["none", "8bit", "4bit"]
+
+
 class ProfileError(ValueError):
     """A model or its settings cannot be used; the text says what to do."""
 
@@ -71,6 +76,13 @@ def find_profile(model: str) -> Profile:
     if model.count("/") != 1 or model.startswith((".", "/", "~")):
         raise ProfileError(f"no checkpoint at {model!r}: expected a folder with config.json, or a hub id")
     return replace(GENERIC, id=model)
+
+
+def not_trusted(model: str) -> ProfileError:
+    """The error for a checkpoint whose own code nobody has allowed."""
+    return ProfileError(
+        f"{model!r} brings its own code: read it, then allow it with --agent-arg trust_remote_code=true"
+    )
 
 
 def for_model_type(model_type: str) -> Profile:

@@ -22,7 +22,7 @@ from PIL import Image
 from streamsim_agents.memory.entry import Cue, Entry
 from streamsim_agents.memory.memory import Memory
 from streamsim_agents.vlm.load import Loaded
-from streamsim_agents.vlm.profile import ProfileError
+from streamsim_agents.vlm.profile import ProfileError, Streaming
 from streamsim_agents.vlm.stream import latest
 from streamsim_agents.vlm.view import open_picture
 
@@ -124,8 +124,18 @@ class RemoteStream:
     def __init__(self, remote: Remote, memory: Memory, max_frames: int) -> None:
         self.remote, self.memory, self._max_frames = remote, memory, max_frames
 
-    def begin(self, session: int, fps: float) -> None:
+    def begin(self, fps: float) -> None:
         """Nothing to prepare."""
+
+    def resume(self, session: int, waiting: Sequence[Entry]) -> None:
+        """Nothing to prepare."""
+
+    def next_session(self) -> None:
+        """Frames of all sessions are shown alike."""
+
+    def waiting(self) -> Sequence[Entry]:
+        """Nothing waits."""
+        return ()
 
     def observe(self, entry: Entry) -> None:
         """Keep the frame."""
@@ -159,7 +169,7 @@ _REMOTES: dict[str, Callable[[Loaded], Remote]] = {
 }
 
 
-def remote_stream(loaded: Loaded, memory: Memory, streaming: str, max_frames: int) -> RemoteStream:
+def remote_stream(loaded: Loaded, memory: Memory, streaming: Streaming, max_frames: int) -> RemoteStream:
     """The stream for a model of its own code; asks it one dummy question.
 
     Raises ProfileError for an architecture that nobody wrote the entry points down for, for

@@ -55,25 +55,26 @@ class KeyStream(Stream):
         self._cursor = Cursor(scheme=engine.family.scheme)
         self._text = ""
         self._steps = 0
+        """Of the present session; frames that are passed as images are numbered by them."""
         self._before_waiting: tuple[Mark, Cursor, str] | None = None
         self.found = 0
 
     @inference
-    def begin(self, session: int, fps: float) -> None:
-        super().begin(session, fps)
-        self.engine.reset()
-        self._waiting, self._window, self._steps = [], [], 0
-        self._before_waiting = None
-        head = self.prompter.end_of_opening()
-        self._cursor, self._head, self._text = self.engine.family.cursor(fps), list(head.ids), ""
-        _, cursors, _ = self.engine.run([head], self._cursor)
-        self._cursor = cursors[-1]
-        remembered = [entry for part in self.memory.read(Cue()) for entry in part.entries]
-        for entry in remembered:
-            self._append(entry)
-        if remembered:
-            seconds = remembered[-1].first_ns / 1e9, remembered[-1].last_ns / 1e9
-            self._text = self.engine.family.around(0, seconds)[1] + NEXT_SESSION
+    def begin(self, fps: float) -> None:
+        super().begin(fps)
+        self._rebuild()
+
+    @inference
+    def resume(self, session: int, waiting: Sequence[Entry]) -> None:
+        super().resume(session, waiting)
+        self._rebuild()
+        for entry in waiting:
+            self.observe(entry)
+
+    def next_session(self) -> None:
+        super().next_session()
+        self._text += NEXT_SESSION
+        self._steps = 0
 
     @inference
     def observe(self, entry: Entry) -> None:
@@ -84,6 +85,9 @@ class KeyStream(Stream):
         else:
             self._before_waiting = mark(self.engine.cache), self._cursor, self._text
             self._run_step()
+
+    def waiting(self) -> Sequence[Entry]:
+        return tuple(self._waiting)
 
     @inference
     def finish(self) -> None:
@@ -121,6 +125,21 @@ class KeyStream(Stream):
             "found": float(self.found),
         }
 
+    def _rebuild(self) -> None:
+        """Fill the cache with the head and the steps that the memory has for the window."""
+        self.engine.reset()
+        self._waiting, self._window, self._before_waiting, self._steps = [], [], None, 0
+        head = self.prompter.end_of_opening()
+        self._cursor, self._head, self._text = self.engine.family.cursor(self.fps), list(head.ids), ""
+        _, cursors, _ = self.engine.run([head], self._cursor)
+        self._cursor = cursors[-1]
+        remembered = [entry for part in self.memory.read(Cue()) for entry in part.entries]
+        for entry in remembered:
+            self._append(entry)
+        if remembered:
+            seconds = remembered[-1].first_ns / 1e9, remembered[-1].last_ns / 1e9
+            self._text = self.engine.family.around(0, seconds)[1]
+
     def _write(self) -> None:
         """Run the waiting frames as a step for good and hand it to the memory."""
         frames, self._waiting = self._waiting, []
@@ -128,7 +147,8 @@ class KeyStream(Stream):
         index, ids = self._run_step(frames)
         self._steps += 1
         keys, values = self._block(start)
-        state = [self._cursor.next, -1 if self._cursor.run is None else self._cursor.run, self._cursor.steps]
+        run = -1 if self._cursor.run is None else self._cursor.run
+        state = [self._cursor.next, run, self._cursor.steps, self._steps]
         self.memory.write(
             Entry(
                 session=frames[0].session,
@@ -182,7 +202,7 @@ class KeyStream(Stream):
         assert isinstance(entry.value, dict)
         self._extend(self.engine.cache, entry)
         self._window.append(_ids(entry))
-        position, run, steps = (int(number) for number in entry.value["cursor"])
+        position, run, steps, self._steps = (int(number) for number in entry.value["cursor"])
         self._cursor = Cursor(
             scheme=self._cursor.scheme,
             interval=self._cursor.interval,

@@ -33,10 +33,19 @@ class Stream(ABC):
         self.session = 0
         self.fps = 1.0
 
-    def begin(self, session: int, fps: float) -> None:
-        """Session number ``session`` begins with what the memory holds; ``fps`` is the stream's rate."""
-        self.session, self.fps = session, fps
+    def begin(self, fps: float) -> None:
+        """The first session begins, with an empty memory; ``fps`` is the stream's rate."""
+        self.session, self.fps = 0, fps
         self.view.clear()
+
+    def resume(self, session: int, waiting: Sequence[Entry]) -> None:
+        """Go on where ``session`` was when the memory was saved, with the frames that waited then."""
+        self.session = session
+
+    def next_session(self) -> None:
+        """What comes now belongs to a new session."""
+        self.finish()
+        self.session += 1
 
     def observe(self, entry: Entry) -> None:
         """Take in the next frame."""
@@ -46,6 +55,10 @@ class Stream(ABC):
     @contextmanager
     def utterance(self, question: str, media_ns: int, cancelled: Callable[[], bool]) -> Iterator[Utterance]:
         """The answer to ``question``; leaves no trace. May raise engine.Cancelled."""
+
+    def waiting(self) -> Sequence[Entry]:
+        """Frames that are seen but not yet written to the memory."""
+        return ()
 
     def finish(self) -> None:  # noqa: B027 - most streams have nothing that waits
         """The session is over: write what waits to the memory."""
@@ -92,11 +105,17 @@ class FrameStream(Stream):
         self.again_tokens = 0
         self.again_ms = 0.0
 
-    def begin(self, session: int, fps: float) -> None:
-        super().begin(session, fps)
+    def begin(self, fps: float) -> None:
+        super().begin(fps)
         self.engine.reset()
         self._history = None
         self._prepare()
+
+    def resume(self, session: int, waiting: Sequence[Entry]) -> None:
+        # most likely a new session follows: do its work now, before anything is asked
+        super().resume(session + 1, waiting)
+        self._prepare()
+        self.session = session
 
     def observe(self, entry: Entry) -> None:
         super().observe(entry)
@@ -138,7 +157,10 @@ class FrameStream(Stream):
 
     def _look(self, cue: Cue) -> History:
         parts = self.parts(cue)
-        shown = tuple((part.label, part.fps, tuple(entry.key for entry in part.entries)) for part in parts)
+        shown = (
+            self.session,
+            *((part.label, part.fps, tuple(entry.key for entry in part.entries)) for part in parts),
+        )
         if self._history is None or shown != self._shown:
             videos = self.view.videos(parts, session=self.session, fps=self.fps)
             self._shown, self._history = shown, self.prompter.history(videos)
@@ -157,15 +179,22 @@ class TokenStream(FrameStream):
         super().__init__(memory, view, prompter, max_frames, engine)
         self._waiting: list[Entry] = []
 
-    def begin(self, session: int, fps: float) -> None:
+    def begin(self, fps: float) -> None:
         self._waiting = []
-        super().begin(session, fps)
+        super().begin(fps)
+
+    def resume(self, session: int, waiting: Sequence[Entry]) -> None:
+        self._waiting = list(waiting)
+        super().resume(session, waiting)
 
     def observe(self, entry: Entry) -> None:
         self._waiting.append(entry)
         if len(self._waiting) == self.engine.family.step_frames:
             self.finish()
         self._prepare()
+
+    def waiting(self) -> Sequence[Entry]:
+        return tuple(self._waiting)
 
     def finish(self) -> None:
         if self._waiting:

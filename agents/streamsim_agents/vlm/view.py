@@ -115,7 +115,7 @@ def open_picture(entry: Entry) -> Picture:
     """The frame of an entry that holds a picture file, (H, W, 3) uint8 RGB."""
     assert isinstance(entry.value, bytes)
     with Image.open(io.BytesIO(entry.value)) as picture:
-        return np.asarray(picture.convert("RGB"), dtype=np.uint8)
+        return np.array(picture.convert("RGB"), dtype=np.uint8)
 
 
 def _inflated(entry: Entry) -> Callable[[], Features]:
