@@ -35,7 +35,7 @@ def execute(args: argparse.Namespace) -> int:
 
     from streamsim.episodes.make.produce import Recipe, make_dataset
     from streamsim.launch.options import RunOptions
-    from streamsim.report.run_report import print_latency
+    from streamsim.report.latency_table import print_latency
     from streamsim.report.run_summary import summarise_run
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from streamsim.errors import UsageError
@@ -80,6 +81,14 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     new("--ready-timeout", type=float, default=_DEFAULTS.ready_timeout_s, metavar="S", help="900 s")
     new("--answer-timeout", type=float, metavar="S", help="from due: 30 s (in lockstep a guard of 600 s)")
     new("--hang-timeout", type=float, default=_DEFAULTS.hang_timeout_s, metavar="S", help="60 s")
+    new(
+        "--deadline",
+        type=_deadline,
+        action="append",
+        default=[],
+        metavar="S",
+        help="count answers later than S seconds after due (may be repeated; default 1, 2 and 5)",
+    )
     new("--drain-timeout", type=float, default=_DEFAULTS.drain_timeout_s, metavar="S", help="600 s")
 
 
@@ -136,14 +145,27 @@ def execute(args: argparse.Namespace) -> int:
 
         print(json.dumps(schedule_object(planned)) if args.json else "\n".join(schedule_lines(planned)))
         return 0
-    return play_and_report(planned, as_json=args.json)
+    return play_and_report(planned, as_json=args.json, deadlines_s=args.deadline)
 
 
-def play_and_report(planned: object, *, as_json: bool, announce_urls: bool = False) -> int:
-    """Play a planned run to its end and report it; returns the exit code."""
+def _deadline(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text}")
+    return seconds
+
+
+def play_and_report(
+    planned: object, *, as_json: bool, announce_urls: bool = False, deadlines_s: Sequence[float] = ()
+) -> int:
+    """Play a planned run to its end and report it; returns the exit code.
+
+    Without ``deadlines_s`` the report counts misses at its default ones.
+    """
     from streamsim.launch.planning import PlannedRun
     from streamsim.launch.running import play
     from streamsim.report.run_report import report_run
+    from streamsim.scoring.latency import DEADLINES_S
 
     assert isinstance(planned, PlannedRun)
     where = f"run folder: {planned.folder}"
@@ -151,5 +173,5 @@ def play_and_report(planned: object, *, as_json: bool, announce_urls: bool = Fal
         where += f" ({planned.complete} sessions are complete, {len(planned.plan.jobs)} to play)"
     print(where, file=sys.stderr)
     end = play(planned, quiet=as_json, announce_urls=announce_urls)
-    code = report_run(planned.folder, as_json=as_json)
+    code = report_run(planned.folder, as_json=as_json, deadlines_s=deadlines_s or DEADLINES_S)
     return 128 + end.signal if end.signal is not None else code

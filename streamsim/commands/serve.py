@@ -33,4 +33,6 @@ def execute(args: argparse.Namespace) -> int:
     options = run.read_options(args)
     if options.resume and options.out is None:
         raise UsageError("--resume: expected --out DIR, the run to go on with")
-    return run.play_and_report(plan_run(options), as_json=args.json, announce_urls=True)
+    return run.play_and_report(
+        plan_run(options), as_json=args.json, announce_urls=True, deadlines_s=args.deadline
+    )

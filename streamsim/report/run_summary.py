@@ -12,24 +12,15 @@ from typing import get_args
 
 import msgspec
 
-from streamsim.events import (
-    AgentFailed,
-    ChainClosed,
-    FrameSent,
-    FrameSettled,
-    ProbeSent,
-    SessionStarted,
-    WarningRaised,
-)
+from streamsim.events import AgentFailed, ChainClosed, SessionStarted, WarningRaised
 from streamsim.journal.folder import read_last_attempts, read_run_file
 from streamsim.journal.read import JournalFile
-from streamsim.scoring.latency import latency_figures, probe_timings
-from streamsim_protocol.messages import ClockMode, Outcome
-
-WITHHELD: dict[ClockMode, str] = {
-    "lockstep": "in lockstep media time stands while the agent works: measure with --clock realtime",
-    "scaled": "a scaled clock does not scale the agent's work: measure with --clock realtime",
-}
+from streamsim.journal.verify import run_digest
+from streamsim.scoring.harness import agent_figures, harness_figures, is_late
+from streamsim.scoring.latency import DEADLINES_S, latency_figures, withhold_latency
+from streamsim.scoring.record import SessionRecord, read_record
+from streamsim.scoring.verdict import Verdict, judge
+from streamsim_protocol.messages import Outcome
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +28,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``frames`` counts in (sent), out (settled), skipped, failed and late (released more than 50 ms after due,
     the client's lack of credit left out). ``complete`` sessions are those that need not be played again.
+    ``digest`` is over those of all sessions: kept elsewhere, it shows later changes.
     """
 
     run: str
@@ -47,21 +39,24 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     early_releases: int
     frames: dict[str, int]
     warnings: list[str]
+    verdict: Verdict
+    harness: dict[str, object]
     latency: dict[str, object]
+    agent: dict[str, object]
+    digest: str
     digests: dict[str, str]
 
 
-LATE_NS = 50_000_000
+def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -> RunSummary:
+    """Read all journals of a run, the last attempt of each session.
 
-
-def summarise_run(folder: Path) -> RunSummary:
-    """Read all journals of a run, the last attempt of each session."""
+    ``deadlines_s`` are those whose misses the latency section counts.
+    """
     run_file = read_run_file(folder)
     journals = read_last_attempts(folder)
+    records = [record for journal in journals if (record := read_record(journal.events())) is not None]
     outcomes: Counter[str] = Counter(dict.fromkeys(get_args(Outcome), 0))
-    frames: Counter[str] = Counter(sent=0, settled=0, skipped=0, failed=0, late=0)
     warnings: list[str] = []
-    early = 0
     repeats = range(1, run_file.config.repeat + 1)
     planned = [(episode, repeat) for repeat in repeats for episode in run_file.config.episodes]
     for journal in journals:
@@ -73,18 +68,6 @@ def summarise_run(folder: Path) -> RunSummary:
                 case ChainClosed():
                     outcomes[event.outcome] += 1
                     closed += 1
-                case FrameSent():
-                    frames["sent"] += 1
-                    early += entry.at.media_ns < event.media_ns
-                    frames["late"] += (
-                        is_late(event.due_wall_ns, entry.at.wall_ns) and event.held_by != "credit"
-                    )
-                case ProbeSent():
-                    early += entry.at.media_ns < event.due_media_ns
-                case FrameSettled():
-                    frames["settled"] += 1
-                    frames["skipped"] += event.outcome == "skipped"
-                    frames["failed"] += event.outcome == "failed"
                 case WarningRaised():
                     warnings.append(f"{started.episode}: {event.code}: {event.detail}")
                 case AgentFailed():
@@ -98,23 +81,37 @@ def summarise_run(folder: Path) -> RunSummary:
         if (episode, repeat) not in played:
             outcomes["not_reached"] += run_file.queries[episode]
             warnings.append(f"{episode}: repeat {repeat} has not been played: continue with --resume")
+    lanes = max((record.started.lanes for record in records), default=1)
+    withheld = withhold_latency(run_file.config.clock, lanes)
     return RunSummary(
         run=run_file.run,
         sessions=len(planned),
         complete=sum(journal.complete for journal in journals),
         queries=sum(run_file.queries[episode] for episode, _ in planned),
         outcomes=dict(outcomes),
-        early_releases=early,
-        frames=dict(frames),
+        early_releases=sum(record.early for record in records),
+        frames=_count_frames(records),
         warnings=warnings,
-        latency=_latency(journals, run_file.config.clock),
+        verdict=judge(records, planned=len(planned)),
+        harness=harness_figures(records),
+        latency={"withheld": withheld} if withheld else latency_figures(records, deadlines_s=deadlines_s),
+        agent=agent_figures(records),
+        digest=run_digest(journals),
         digests={journal.path.name: journal.digest for journal in journals},
     )
 
 
-def is_late(due_wall_ns: int | None, wall_ns: int) -> bool:
-    """Whether a release came more than 50 ms after it was due."""
-    return due_wall_ns is not None and wall_ns - due_wall_ns > LATE_NS
+def _count_frames(records: Sequence[SessionRecord]) -> dict[str, int]:
+    frames = [frame for record in records for frame in record.frames]
+    return {
+        "sent": len(frames),
+        "settled": sum(frame.outcome is not None for frame in frames),
+        "skipped": sum(frame.outcome == "skipped" for frame in frames),
+        "failed": sum(frame.outcome == "failed" for frame in frames),
+        "late": sum(
+            release.kind == "frame" and is_late(release) for record in records for release in record.releases
+        ),
+    }
 
 
 def _ending_warnings(journal: JournalFile) -> list[str]:
@@ -128,15 +125,3 @@ def _ending_warnings(journal: JournalFile) -> list[str]:
         detail = f" ({journal.ended.detail})" if journal.ended.detail else ""
         warnings.append(f"{started.episode}: the session ended as {journal.ended.reason}{detail}")
     return warnings
-
-
-def _latency(journals: Sequence[JournalFile], clock: ClockMode) -> dict[str, object]:
-    if clock in WITHHELD:
-        return {"withheld": WITHHELD[clock]}
-    lanes = max((journal.started.lanes for journal in journals), default=1)
-    if clock == "skip" and lanes > 1:
-        return {
-            "withheld": f"{lanes} sessions shared one machine: skip measures latency only with --sessions 1"
-        }
-    timings = [timing for journal in journals for timing in probe_timings(journal.events())]
-    return latency_figures(timings)
