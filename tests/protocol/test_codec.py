@@ -195,5 +195,11 @@ def test_close_reason_fits_a_close_frame_and_cuts_between_characters(text: str) 
 
 def test_each_fault_has_its_close_code() -> None:
     codes = {kind.__name__: int(kind.close_code) for kind in ProtocolError.__subclasses__()}
-    assert codes == {"BadMessage": 4001, "WrongOrder": 4002, "VersionMismatch": 4003, "MessageTooBig": 1009}
+    assert codes == {
+        "BadMessage": 4001,
+        "WrongOrder": 4002,
+        "VersionMismatch": 4003,
+        "MessageTooBig": 1009,
+        "Flood": 4011,
+    }
     assert len({int(code) for code in CloseCode}) == len(CloseCode)
