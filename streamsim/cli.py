@@ -30,6 +30,8 @@ COMMANDS: tuple[str, ...] = (
     "make",
     "frames",
     "verify",
+    "rescore",
+    "doctor",
 )
 """In the order of the help page. ``import`` is the module ``import_``."""
 
