@@ -104,6 +104,10 @@ class SimulatedAgent:
             )
         )
 
+    def say(self, message: wire.AgentMessage) -> None:
+        """Have something to send beside what follows from the work."""
+        self._outgoing.append(message)
+
     def take_message(self) -> wire.AgentMessage | None:
         """The next message to send, numbered; None when there is none."""
         return self._connection.stamp(self._outgoing.popleft()) if self._outgoing else None
@@ -397,11 +401,15 @@ class Simulation:
         if not self._to_server or self._to_server[0][0] > self.wall_ns:
             return False
         _, data = self._to_server.popleft()
-        self.receive(data)
+        self._receive(data)
         return True
 
-    def receive(self, data: bytes) -> None:
-        """Let the server receive ``data`` from the agent, now."""
+    def speak(self, message: wire.AgentMessage) -> None:
+        """Let the agent's runtime say ``message`` now, in its place in the stream."""
+        self._agent.say(message)
+        self._take_agent_messages()
+
+    def _receive(self, data: bytes) -> None:
         now = self._now()
         message = decode_agent_message(data)
         self.session.receive(message, now)

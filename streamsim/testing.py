@@ -88,7 +88,7 @@ def tiny_config(**changes: Any) -> SessionConfig:
 
 
 def tiny_query(
-    id: str, at_s: float, *, kind: wire.QueryKind = "choice", options: Sequence[str] = ("red", "blue")
+    id: str, at_s: float, *, kind: wire.QueryKind = "choice", options: Sequence[str] = ("crimson", "indigo")
 ) -> EpisodeQuery:
     """A query due at ``at_s`` seconds; only choices have options."""
     return EpisodeQuery(

@@ -22,6 +22,7 @@ texts = st.sampled_from(["A", "C", "D", "", "so", "half"]).map(
     lambda text: "x" * (MAX_TURN_CHARS // 2) if text == "half" else text
 )
 
+steps = st.sampled_from([1, 2, 3, 3, 3])
 messages = st.one_of(
     st.builds(wire.Settled, k=st.integers(0, 5), outcome=st.sampled_from(["processed", "skipped", "failed"])),
     st.builds(wire.TurnStarted, turn=turns, seen_media_ns=st.none() | st.integers(0, 10**10)),
@@ -42,14 +43,22 @@ class Interleavings(RuleBasedStateMachine):
 
     @initialize(
         clock=st.sampled_from(["realtime", "lockstep", "skip", "scaled"]),
-        times_s=st.lists(st.integers(0, 6), max_size=4),
+        times_s=st.lists(st.integers(0, 3), max_size=4),
         frames=st.integers(0, 5),
         credit=st.integers(1, 3),
         ticks=st.booleans(),
-        greet=st.booleans(),
+        decoded=st.sampled_from([True, True, False]),
+        greet=st.sampled_from([True, True, True, False]),
     )
     def begin(
-        self, clock: wire.ClockMode, times_s: list[int], frames: int, credit: int, ticks: bool, greet: bool
+        self,
+        clock: wire.ClockMode,
+        times_s: list[int],
+        frames: int,
+        credit: int,
+        ticks: bool,
+        decoded: bool,
+        greet: bool,
     ) -> None:
         queries = [tiny_query(f"id{n}", time) for n, time in enumerate(times_s)]
         self.session = tiny_session(
@@ -57,7 +66,7 @@ class Interleavings(RuleBasedStateMachine):
             samples=frames,
             clock=clock,
             credit=credit,
-            answer_timeout_ns=seconds(3),
+            answer_timeout_ns=seconds(4),
             hang_timeout_ns=seconds(2),
             drain_timeout_ns=seconds(6),
             credit_timeout_ns=seconds(4),
@@ -71,8 +80,11 @@ class Interleavings(RuleBasedStateMachine):
         self.seq = 0
         self.server_seq = 0
         self.acknowledged = 0
+        self.begun: set[int] = set()
         self.reasons: list[str] = []
         self.collect()
+        while decoded and not self.media_over:
+            self.decode_next()
         if greet:
             hello = wire.Hello(versions=(1,), agent="x", capabilities=("ticks",) if ticks else ())
             for message in (hello, wire.Ready()):
@@ -124,20 +136,37 @@ class Interleavings(RuleBasedStateMachine):
         self.collect(None if ended else message)
         self.advance()
 
-    @rule(message=messages, ack_behind=st.sampled_from([0, 0, 1, 10]))
-    def hear(self, message: wire.AgentMessage, ack_behind: int) -> None:
-        self.receive(message, ack_behind)
+    @rule(message=messages, ack_behind=st.sampled_from([0, 0, 1, 10]), sure=st.integers(0, 5))
+    def babble(self, message: wire.AgentMessage, ack_behind: int, sure: int) -> None:
+        if not sure:  # most of it is out of order and ends the session
+            self.receive(message, ack_behind)
+
+    @rule(ack_behind=st.sampled_from([0, 0, 1, 3]))
+    def acknowledge(self, ack_behind: int) -> None:
+        if self.session.ready:
+            self.receive(wire.Ack(), ack_behind)
 
     @precondition(lambda self: self.audit.open_turns)
-    @rule(data=st.data(), text=texts, reason=st.sampled_from(["finished", "finished", "failed"]))
-    def answer(self, data: Any, text: str, reason: wire.TurnEndReason) -> None:
+    @rule(data=st.data(), text=texts, reason=st.sampled_from(["finished"] * 4 + ["failed"]), steps=steps)
+    def speak(self, data: Any, text: str, reason: wire.TurnEndReason, steps: int) -> None:
+        """Go on with an open turn: start it, say something, end it, or the first steps of that."""
         turn = data.draw(st.sampled_from(sorted(self.audit.open_turns)))
-        for message in (
-            wire.TurnStarted(turn=turn, seen_media_ns=None),
+        course: list[wire.AgentMessage] = [
             wire.Text(turn=turn, text=text),
             wire.TurnEnded(turn=turn, reason=reason),
-        ):
+        ]
+        if turn not in self.begun:
+            course.insert(0, wire.TurnStarted(turn=turn, seen_media_ns=None))
+            self.begun.add(turn)
+        for message in course[:steps]:
             self.receive(message, 0)
+
+    @precondition(lambda self: self.session.ready)
+    @rule(turn=st.sampled_from([OWN, OWN + 1]))
+    def speak_unasked(self, turn: int) -> None:
+        if turn not in self.begun:
+            self.begun.add(turn)
+            self.receive(wire.TurnStarted(turn=turn, seen_media_ns=None), 0)
 
     @precondition(lambda self: self.audit.unsettled)
     @rule()
@@ -166,13 +195,17 @@ class Interleavings(RuleBasedStateMachine):
         self.wall_ns += seconds(seconds_)
         self.advance()
 
-    @rule()
-    def decode(self) -> None:
+    def decode_next(self) -> None:
         if self.samples:
             self.session.add_sample(self.samples.pop(0))
-        elif not self.media_over:
+        else:
             self.media_over = True
             self.session.end_media(["a picture is damaged"])
+
+    @precondition(lambda self: not self.media_over)
+    @rule()
+    def decode(self) -> None:
+        self.decode_next()
         self.advance()
 
     @precondition(lambda self: isinstance(self.clock, ScaledClock) and self.started)
@@ -191,7 +224,7 @@ class Interleavings(RuleBasedStateMachine):
         self.collect()
         self.advance()
 
-    @rule(how=st.sampled_from(["interrupt", "disconnect", "fail", "seq", "ack"]), sure=st.integers(0, 5))
+    @rule(how=st.sampled_from(["interrupt", "disconnect", "fail", "seq", "ack"]), sure=st.integers(0, 9))
     def break_off(self, how: str, sure: int) -> None:
         if sure:
             return  # rarely, or no session would live long
