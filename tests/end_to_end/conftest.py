@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:  # so that these tests share `tests.end_to_end.…` however pytest was called
     sys.path.insert(0, str(ROOT))
 
+from streamsim.journal.verify import verify_run  # noqa: E402
 from tests.end_to_end.dataset_for_tests import ONE_CLIP_EPISODES, write_one_clip, write_tiny  # noqa: E402
 from tests.end_to_end.harness import Simulator  # noqa: E402
 
@@ -30,9 +31,16 @@ def one_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def simulator(tmp_path: Path) -> Iterator[Simulator]:
-    """The command line in a folder of its own; a test that leaves a process behind fails."""
+    """The command line in a folder of its own.
+
+    A test that leaves a process behind fails, and so does one that leaves a run which is not as it
+    must be: whatever was done to it, what its journals hold is verified.
+    """
     simulator = Simulator(tmp_path)
     yield simulator
     left = simulator.wait_for_processes()
     simulator.kill_processes()
     assert not left, f"left behind: {left}"
+    for run_file in tmp_path.glob("**/run.json"):
+        proof = verify_run(run_file.parent)
+        assert proof.offence is None, str(proof.offence)

@@ -16,7 +16,7 @@ from streamsim.episodes.dataset import DatasetInfo, write_dataset
 from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry, Status
 
 TINY_SECONDS = (2, 3, 4)
-ONE_CLIP_EPISODES = 40
+ONE_CLIP_EPISODES = 64
 ONE_CLIP_SECONDS = 2
 CLIP_FPS = 10
 OPTIONS = ("the red one", "the green one", "the blue one", "it cannot be told")

@@ -85,6 +85,15 @@ class Simulator:
         """Run ``streamsim ARGUMENTS`` to its end."""
         return self.finish(self.start(*arguments, python_path=python_path))
 
+    def read_urls(self, process: subprocess.Popen[str], lanes: int) -> list[str]:
+        """The addresses that ``streamsim serve`` announces."""
+        assert process.stderr is not None
+        lines: list[str] = []
+        while (listening := sum(line.startswith("listening: ") for line in lines)) < lanes:
+            lines.append(process.stderr.readline())
+            assert lines[-1], f"only {listening} lanes listen: {''.join(lines)}{self.finish(process)}"
+        return [line.split()[1] for line in lines if line.startswith("listening: ")]
+
     # -------------------------------------------------------------------------------- processes
 
     def processes(self) -> dict[int, str]:
