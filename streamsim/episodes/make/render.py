@@ -26,7 +26,8 @@ from streamsim.episodes.make.sprite import (
 )
 
 NOTHING = -1
-_DARKNESS = 0.07
+_NIGHT = np.linspace((9, 10, 15), (16, 15, 18), HEIGHT)[:, None].round().astype(np.uint8)
+"""A room without light: a shade from top to bottom and nothing else, so that no one can see in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +60,7 @@ class Renderer:
         for room in self._script.scene.rooms:
             if self._script.is_dark(room.index, media_ns):
                 start = max(0, room.left - left)
-                part = picture[:, start : max(0, room.left + ROOM_WIDTH - left)]
-                part[:] = (part * _DARKNESS).astype(np.uint8)
+                picture[:, start : max(0, room.left + ROOM_WIDTH - left)] = _NIGHT
         return picture
 
     def mask(self, media_ns: int) -> NDArray[np.int16]:
