@@ -1,6 +1,7 @@
 """Benchmarks, each against something outside, in one run, as a ratio: ``python bench.py NAME``.
 
     bootstrap   intervals of 10,000 items in 630 episodes against a plain loop over resamples
+    rescore     simulated time against real runs at other speeds
     time        skip against realtime, drift over real minutes, lateness against a bare loop
 
 A benchmark is a module of ``streamsim.bench`` with ``add_arguments(parser)`` and
@@ -21,6 +22,7 @@ from dataclasses import asdict
 BENCHMARKS = {
     "bootstrap": "streamsim.bench.bootstrap",
     "time": "streamsim.bench.timing",
+    "rescore": "streamsim.bench.rescoring",
 }
 
 

@@ -1,0 +1,66 @@
+"""``streamsim rescore``: what if the machine were faster, the deadline shorter, the policy another?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from fractions import Fraction
+from pathlib import Path
+
+from streamsim.errors import UsageError
+
+HELP = "play recorded service times again at another speed, deadline or frame policy (latency only)"
+EPILOG = """examples:
+  streamsim rescore runs/NAME --compute-factor 0.5          (what if the GPU were twice as fast?)
+  streamsim rescore runs/NAME --deadline 2 --frames latest
+  streamsim rescore runs/NAME --service-profile h200.toml   (name, frame_s, task_s, status_s, cause_s)
+
+Only service times scale; what the harness took stays as it was recorded. Accuracy is not re-scored."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A run, and what is to be different."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument(
+        "--compute-factor", default="1", metavar="F", help="service times are multiplied by F (1)"
+    )
+    parser.add_argument("--deadline", type=float, metavar="S", help="answer timeout from due, in seconds")
+    parser.add_argument("--frames", choices=("all", "latest"), help="what a slow agent gets")
+    parser.add_argument(
+        "--service-profile", type=Path, metavar="FILE", help="service times in place of the recorded ones"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Rescore and print; 0 when there are figures."""
+    from rich.console import Console
+
+    from streamsim.report.rescoring import print_rescored, read_profile, rescore_run
+    from streamsim.scoring.rescore import Change
+
+    if args.deadline is not None and not 0 < args.deadline < float("inf"):
+        raise UsageError(f"--deadline: expected a number above 0, got {args.deadline:g}")
+    change = Change(
+        factor=read_factor(args.compute_factor),
+        deadline_ns=None if args.deadline is None else round(args.deadline * 1e9),
+        frames=args.frames,
+        profile=None if args.service_profile is None else read_profile(args.service_profile),
+    )
+    figures = rescore_run(args.run, change)
+    if args.json:
+        print(json.dumps(figures))
+    else:
+        print_rescored(figures, Console())
+    return 0
+
+
+def read_factor(text: str) -> Fraction:
+    """A factor above 0 as it is written: ``0.5``, ``2``, ``1/3``."""
+    try:
+        factor = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        factor = Fraction(0)
+    if not 0 < factor <= 1_000_000:
+        raise UsageError(f"--compute-factor: expected a number above 0, got {text!r}")
+    return factor
