@@ -20,6 +20,7 @@ from typing import TypeVar
 from streamsim.clock import RealtimeClock
 from streamsim.episodes.episode import EpisodeQuery, frame_media_ns
 from streamsim.events import (
+    Acknowledged,
     AgentReady,
     AnyEvent,
     ChainClosed,
@@ -99,7 +100,8 @@ class RecordedSession:
     times_ns: list[int] = field(default_factory=list)
     without_picture: set[int] = field(default_factory=set)
     lateness_ns: dict[int, int] = field(default_factory=dict)
-    transport_ns: dict[int, int] = field(default_factory=dict)
+    frame_to_agent_ns: dict[int, int] = field(default_factory=dict)
+    frame_back_ns: dict[int, int] = field(default_factory=dict)
     frame_gap_ns: dict[int, int] = field(default_factory=dict)
     frame_service_ns: dict[int, int] = field(default_factory=dict)
     turns: dict[_ProbeName, RecordedTurn] = field(default_factory=dict)
@@ -141,8 +143,10 @@ class _Recorder:
     def __init__(self, started: SessionStarted) -> None:
         self.session = RecordedSession(started=started, policy="all")
         self.completed = False
-        self._frames_sent: dict[int, int] = {}
-        self._probes_sent: dict[int, tuple[_ProbeName, int]] = {}
+        self._frames_sent: dict[int, tuple[int, int]] = {}
+        self._probes_sent: dict[int, tuple[_ProbeName, int, int]] = {}
+        self._acknowledged: dict[int, int] = {}
+        self._acknowledged_seq = 0
         self._begun: dict[int, tuple[int, int]] = {}
         self._free_ns = 0
         self._chain_closed_ns = 0
@@ -154,7 +158,7 @@ class _Recorder:
             case AgentReady():
                 session.policy = event.frames
             case FrameSent():
-                self._frames_sent[event.k] = at.wall_ns
+                self._frames_sent[event.k] = (at.wall_ns, event.seq)
                 session.times_ns.append(event.media_ns)
                 due_ns = at.wall_ns if event.due_wall_ns is None else event.due_wall_ns
                 session.lateness_ns[event.k] = at.wall_ns - due_ns
@@ -168,7 +172,11 @@ class _Recorder:
                 name = (event.query, event.probe)
                 due_ns = at.wall_ns if event.due_wall_ns is None else event.due_wall_ns
                 session.turns[name] = RecordedTurn(lateness_ns=at.wall_ns - due_ns)
-                self._probes_sent[event.turn] = (name, at.wall_ns)
+                self._probes_sent[event.turn] = (name, at.wall_ns, event.seq)
+            case Acknowledged():
+                for seq in range(self._acknowledged_seq + 1, event.seq + 1):
+                    self._acknowledged[seq] = at.wall_ns
+                self._acknowledged_seq = event.seq
             case TurnStarted() if event.turn in self._probes_sent:
                 self._begin_turn(event, at.wall_ns)
             case TextReceived() if event.turn in self._begun:
@@ -189,10 +197,12 @@ class _Recorder:
         return self.session.turns[self._probes_sent[turn][0]]
 
     def _settle(self, event: FrameSettled, at_ns: int) -> None:
-        sent_ns = self._frames_sent[event.k]
+        sent_ns, seq = self._frames_sent[event.k]
         transport_ns = max(0, at_ns - sent_ns - event.waited_ns - event.service_ns)
-        arrived_ns = sent_ns + transport_ns // 2
-        self.session.transport_ns[event.k] = transport_ns
+        to_agent_ns = self._way_there_ns(sent_ns, seq, transport_ns)
+        arrived_ns = sent_ns + to_agent_ns
+        self.session.frame_to_agent_ns[event.k] = to_agent_ns
+        self.session.frame_back_ns[event.k] = transport_ns - to_agent_ns
         if event.outcome == "skipped":
             return
         self.session.frame_service_ns[event.k] = event.service_ns
@@ -200,10 +210,10 @@ class _Recorder:
         self._free_ns = arrived_ns + event.waited_ns + event.service_ns
 
     def _begin_turn(self, event: TurnStarted, at_ns: int) -> None:
-        _, sent_ns = self._probes_sent[event.turn]
+        _, sent_ns, seq = self._probes_sent[event.turn]
         turn = self._turn(event.turn)
         both_ns = max(0, at_ns - sent_ns - event.waited_ns)
-        turn.to_agent_ns = both_ns // 2
+        turn.to_agent_ns = self._way_there_ns(sent_ns, seq, both_ns)
         turn.started_back_ns = both_ns - turn.to_agent_ns
         arrived_ns = sent_ns + turn.to_agent_ns
         turn.gap_ns = self._gap_ns(arrived_ns, event.waited_ns)
@@ -221,6 +231,13 @@ class _Recorder:
             shift_ns = event.first_text_ns - turn.pieces[0]
             turn.pieces = [min(max(0, piece + shift_ns), event.service_ns) for piece in turn.pieces]
         self._free_ns = started_ns + event.service_ns
+
+    def _way_there_ns(self, sent_ns: int, seq: int, both_ns: int) -> int:
+        """The part of a way there and back that was the way there: half of what its reception took."""
+        acknowledged_ns = self._acknowledged.get(seq)
+        if acknowledged_ns is None:
+            return both_ns // 2
+        return min(both_ns, (acknowledged_ns - sent_ns) // 2)
 
     def _gap_ns(self, arrived_ns: int, waited_ns: int) -> int:
         """How long the worker, though free to, took to take something up.
@@ -346,7 +363,7 @@ class _Times:
     def to_agent_ns(self, message: wire.ServerMessage) -> int:
         """How long a message took on its way to the agent."""
         if isinstance(message, wire.Frame):
-            return self._recorded.transport_ns.get(message.k, 0) // 2
+            return self._recorded.frame_to_agent_ns.get(message.k, 0)
         if isinstance(message, wire.ProbeMessage):
             self._names[message.turn] = (message.query, message.probe)
             turn = self._turn(self._names[message.turn])
@@ -356,8 +373,7 @@ class _Times:
     def to_server_ns(self, message: wire.AgentMessage) -> int:
         """How long a message took on its way back; a turn begins after the gap that its work includes."""
         if isinstance(message, wire.Settled):
-            taken_ns = self._recorded.transport_ns.get(message.k, 0)
-            return taken_ns - taken_ns // 2
+            return self._recorded.frame_back_ns.get(message.k, 0)
         if not isinstance(message, wire.TurnStarted | wire.Text | wire.TurnEnded):
             return 0
         if message.turn not in self._names:
