@@ -97,6 +97,15 @@ class SessionInfo:
     fps: float
     size: tuple[int, int]
     declare_working: Callable[[bool], None] = field(default=lambda active: None, repr=False)
+    read_media_ns: Callable[[], int | None] = field(default=lambda: None, repr=False)
+
+    @property
+    def media_now_ns(self) -> int | None:
+        """Media time at this moment, by the server's newest tick (rate, hold or jump); None before the first.
+
+        An estimate: the tick's way to us is not known. Frames and queries carry their exact times.
+        """
+        return self.read_media_ns()
 
     @contextmanager
     def working(self) -> Iterator[None]:

@@ -108,6 +108,7 @@ class Runtime:
         """What the agent says of itself."""
         return wire.Hello(
             versions=(wire.MAJOR_VERSION,),
+            capabilities=("ticks",),
             agent=self._name,
             frames=self._frames,
             libraries=self._libraries,
@@ -196,7 +197,9 @@ class _SessionLoop:
                 self._worker.end()
             case wire.End():
                 self._worker.abandon("interrupted")
-            case wire.Gap() | wire.Tick() | wire.Error():
+            case wire.Tick():
+                self._worker.tick(message)
+            case wire.Gap() | wire.Error():
                 pass
 
     def _acknowledge(self) -> None:

@@ -57,6 +57,7 @@ class Worker:
         self._ending = False
         self._abandoned = False
         self._seen_media_ns: int | None = None
+        self._tick: tuple[wire.Tick, int] | None = None
 
     # -------------------------------------------------------------------------- from the loop's thread
 
@@ -89,6 +90,7 @@ class Worker:
             self._ending = False
             self._abandoned = False
             self._seen_media_ns = None
+            self._tick = None
         self._submit(lambda: self._play(welcome, outbox))
 
     def put_frame(self, frame: wire.Frame) -> None:
@@ -109,6 +111,10 @@ class Worker:
             assert self._inbox is not None
             self._inbox.put(WaitingProbe(message=probe, received_ns=time.monotonic_ns()))
             self._changed.notify_all()
+
+    def tick(self, tick: wire.Tick) -> None:
+        """The server's clock was re-taken."""
+        self._tick = (tick, time.monotonic_ns())
 
     def close_turn(self, turn: int, reason: str) -> None:
         """Nothing of ``turn`` counts any more, whether it has begun or not. A late close does no harm."""
@@ -179,6 +185,7 @@ class Worker:
             fps=welcome.fps,
             size=welcome.size,
             declare_working=lambda active: outbox.put(wire.Working(active=active)),
+            read_media_ns=self._media_now_ns,
         )
         began_ns = time.monotonic_ns()
         try:
@@ -303,6 +310,12 @@ class Worker:
             ),
         )
         self._report_stats(agent, outbox)
+
+    def _media_now_ns(self) -> int | None:
+        if self._tick is None:
+            return None
+        tick, received_ns = self._tick
+        return tick.media_ns + int((time.monotonic_ns() - received_ns) * tick.rate)
 
     def _report_stats(self, agent: Agent, outbox: Outbox) -> None:
         try:
