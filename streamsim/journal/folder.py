@@ -116,7 +116,7 @@ def write_run_file(folder: Path, run_file: RunFile) -> None:
             raise RunError(describe_existing(folder))
         staging.rename(folder)
     except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and folder.exists():
             raise RunError(describe_existing(folder)) from None
         raise RunError(f"cannot make run folder {str(folder)!r}: {error.strerror}") from error
     finally:

@@ -79,21 +79,23 @@ def read_journal(path: Path) -> JournalFile:
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"cannot read journal {str(path)!r}: {error.strerror}") from error
+    entries, fault = read_entries(data)
+    return JournalFile(path=path, entries=entries, fault=fault)
+
+
+def read_entries(data: bytes) -> tuple[tuple[Entry, ...], str | None]:
+    """The lines of ``data`` as far as the chain holds, and why reading stopped before the end."""
     entries: list[Entry] = []
-    fault: str | None = None
     digest = FIRST_DIGEST
     *lines, rest = data.split(b"\n")
     for number, line in enumerate(lines, 1):
         try:
             entry = _decode_line(line, number, digest)
         except (msgspec.DecodeError, ValueError) as error:
-            fault = f"line {number}: {error}"
-            break
+            return tuple(entries), f"line {number}: {error}"
         entries.append(entry)
         digest = entry.digest
-    if fault is None and rest:
-        fault = f"line {len(lines) + 1}: torn"
-    return JournalFile(path=path, entries=tuple(entries), fault=fault)
+    return tuple(entries), f"line {len(lines) + 1}: torn" if rest else None
 
 
 def _decode_line(line: bytes, number: int, previous_digest: str) -> Entry:

@@ -8,6 +8,7 @@ One thread syncs all open journals to disk in turn, so that no disk wait ever me
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -38,12 +39,16 @@ def line_digest(previous_digest: str, body: bytes) -> str:
 
 
 class JournalSync:
-    """One thread that calls ``fdatasync`` on every open journal, once a second."""
+    """One thread that calls ``fdatasync`` on every open journal, once a second.
+
+    A sync that fails is told to whoever closes that journal: later syncs would claim that all is well.
+    """
 
     def __init__(self, interval_s: float = SYNC_INTERVAL_S) -> None:
         self._interval_s = interval_s
         self._descriptors: set[int] = set()
         self._dirty: set[int] = set()
+        self._failures: dict[int, OSError] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="journal-sync", daemon=True)
@@ -67,11 +72,12 @@ class JournalSync:
         """Something was written to ``descriptor``."""
         self._dirty.add(descriptor)
 
-    def remove(self, descriptor: int) -> None:
-        """Never touch ``descriptor`` again: it is about to be closed."""
+    def remove(self, descriptor: int) -> OSError | None:
+        """Never touch ``descriptor`` again: it is about to be closed. Returns a sync's failure, if any."""
         with self._lock:
             self._descriptors.discard(descriptor)
             self._dirty.discard(descriptor)
+            return self._failures.pop(descriptor, None)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -83,6 +89,10 @@ class JournalSync:
                     duplicate = os.dup(descriptor)
                 try:
                     os.fdatasync(duplicate)
+                except OSError as error:
+                    with self._lock:
+                        if descriptor in self._descriptors:
+                            self._failures[descriptor] = error
                 finally:
                     os.close(duplicate)
 
@@ -95,24 +105,36 @@ class JournalWriter:
         self.path = path
         self.lines = 0
         self.digest = FIRST_DIGEST
+        self._size_bytes = 0
         self._sync = sync
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         sync.add(self._descriptor)
 
     def write(self, at: Instant, event: AnyEvent) -> None:
-        """Append one event in one ``write``."""
-        line, self.digest = encode_line(self.lines + 1, at, event, self.digest)
+        """Append one event in one ``write``. ``OSError`` if it cannot be; the lines before stay whole."""
+        line, digest = encode_line(self.lines + 1, at, event, self.digest)
         view = memoryview(line)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size_bytes)
+            raise
+        self._size_bytes += len(line)
         self.lines += 1
+        self.digest = digest
         self._sync.touch(self._descriptor)
 
     def close(self) -> None:
-        """Sync once more and close; calling it twice does no harm."""
+        """Sync once more and close; calling it twice does no harm. ``OSError`` if any sync failed."""
         if self._descriptor < 0:
             return
-        self._sync.remove(self._descriptor)
-        os.fdatasync(self._descriptor)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, -1
+        failure = self._sync.remove(descriptor)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        if failure is not None:
+            raise failure
