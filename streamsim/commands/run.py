@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -133,13 +132,14 @@ def read_options(args: argparse.Namespace) -> RunOptions:
 def execute(args: argparse.Namespace) -> int:
     """Plan, play, summarise, score."""
     from streamsim.launch.planning import plan_run
+    from streamsim.report.console import notice
 
     options = read_options(args)
     if options.resume and options.out is None:
         raise UsageError("--resume: expected --out DIR, the run to go on with")
     planned = plan_run(options, dry=args.dry_run)
     for warning in planned.warnings:
-        print(f"streamsim run: {warning}", file=sys.stderr)
+        notice(f"streamsim run: {warning}")
     if args.dry_run:
         from streamsim.launch.schedule import schedule_lines, schedule_object
 
@@ -164,6 +164,7 @@ def play_and_report(
     """
     from streamsim.launch.planning import PlannedRun
     from streamsim.launch.running import play
+    from streamsim.report.console import notice
     from streamsim.report.run_report import report_run
     from streamsim.scoring.latency import DEADLINES_S
 
@@ -171,7 +172,7 @@ def play_and_report(
     where = f"run folder: {planned.folder}"
     if planned.complete:
         where += f" ({planned.complete} sessions are complete, {len(planned.plan.jobs)} to play)"
-    print(where, file=sys.stderr)
+    notice(where)
     end = play(planned, quiet=as_json, announce_urls=announce_urls)
     code = report_run(planned.folder, as_json=as_json, deadlines_s=deadlines_s or DEADLINES_S)
     return 128 + end.signal if end.signal is not None else code

@@ -19,14 +19,6 @@ from streamsim.server.notices import Notice
 REFRESH_PER_SECOND = 4
 
 
-class StderrConsole(Console):
-    """A console whose reader may go away: the run goes on, unseen."""
-
-    def on_broken_pipe(self) -> None:
-        """Say nothing more."""
-        self.quiet = True
-
-
 @dataclass(slots=True)
 class _LaneView:
     episode: str = ""

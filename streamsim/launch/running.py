@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 
 import msgspec
 
 from streamsim.errors import StreamsimError, UsageError
 from streamsim.journal.folder import discard_run_folder
 from streamsim.launch.child import ServerProcess
-from streamsim.launch.display import RunDisplay, StderrConsole
+from streamsim.launch.display import RunDisplay
 from streamsim.launch.planning import PlannedRun
+from streamsim.report.console import PatientConsole, notice
 
 
 class ServerDied(StreamsimError):
@@ -43,7 +43,7 @@ def play(planned: PlannedRun, *, quiet: bool = False, announce_urls: bool = Fals
 async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> RunEnd:
     loop = asyncio.get_running_loop()
     stopped: list[signal.Signals] = []
-    console = StderrConsole(stderr=True)
+    console = PatientConsole(stderr=True)
     server = ServerProcess(planned.plan)
 
     def stop(number: signal.Signals) -> None:
@@ -58,12 +58,12 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
     async with server:
         refused = ""
         with RunDisplay(console, sessions=len(planned.plan.jobs), quiet=quiet) as display:
-            async for notice in server.notices():
-                if notice.kind == "refused":
-                    refused = notice.detail
-                if notice.kind == "listening" and announce_urls:
-                    console.print(f"listening: {notice.url}", markup=False, highlight=False, soft_wrap=True)
-                display.show(notice)
+            async for news in server.notices():
+                if news.kind == "refused":
+                    refused = news.detail
+                if news.kind == "listening" and announce_urls:
+                    console.print(f"listening: {news.url}", markup=False, highlight=False, soft_wrap=True)
+                display.show(news)
         code = await server.wait()
     if refused:
         raise UsageError(refused)
@@ -72,7 +72,7 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
         with log.open("a", encoding="utf-8") as file:
             file.write(server.errors)
         said = server.errors.strip().splitlines()[-1]
-        print(f"streamsim run: the server met an error of its own ({said}), see {log}", file=sys.stderr)
+        notice(f"streamsim run: the server met an error of its own ({said}), see {log}")
     if code not in (0, 143) and not stopped:
         last = server.errors.strip().splitlines()[-1:] or [f"exit code {code}"]
         raise ServerDied(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import msgspec
 from rich.console import Console
 
 from streamsim.errors import StreamsimError
+from streamsim.report.console import PatientConsole, notice
 from streamsim.report.latency_table import print_time
 from streamsim.report.run_scores import score_run, write_scores
 from streamsim.report.run_summary import RunSummary, summarise_run
@@ -34,7 +34,7 @@ def report_run(folder: Path, *, as_json: bool, deadlines_s: Sequence[float] = DE
         }
         print(json.dumps(report))
     else:
-        console = Console()
+        console = PatientConsole()
         print_summary(summary, console)
         if scores is not None:
             print_scores(scores, console)
@@ -79,6 +79,6 @@ def _score(folder: Path) -> dict[str, object] | None:
         scores = score_run(folder)
         write_scores(folder, scores)
     except StreamsimError as error:
-        print(f"streamsim run: not scored: {error}", file=sys.stderr)
+        notice(f"streamsim run: not scored: {error}")
         return None
     return scores

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streamsim_agents.agent import Agent, Frame, Query, SessionInfo, Turn
+from streamsim_agents.scripted import Random
 
 
 def seed_of(run_seed: int, episode: int, repeat: int) -> int:
@@ -157,3 +158,80 @@ class WithChild(Scripted):
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
             misbehave("exit")
         yield from super().answer(query, turn)
+
+
+def parent_of(pid: int) -> int:
+    """The process that started ``pid``."""
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+class Signalling(Scripted):
+    """Sends ``signal`` to the command that started its server, at one place; then goes no further.
+
+    ``where`` is init, begin, observe (the second frame), task (of ``q2``) or save.
+    """
+
+    def __init__(self, *, where: str, signal: str) -> None:
+        self._where = where
+        self._signal = signal
+        self._at("init")
+
+    def begin(self, session: SessionInfo) -> None:
+        self._at("begin")
+
+    def observe(self, frame: Frame) -> None:
+        super().observe(frame)
+        if frame.k == 1:
+            self._at("observe")
+
+    def answer(self, query: Query, turn: Turn) -> Iterator[str]:
+        if query.id == "q2":
+            self._at("task")
+        yield from super().answer(query, turn)
+
+    def save(self, folder: Path) -> None:
+        super().save(folder)
+        self._at("save")
+
+    def _at(self, where: str) -> None:
+        if where == self._where:
+            os.kill(parent_of(os.getppid()), signal.Signals[self._signal])
+            misbehave("hang")
+
+
+class Assassin(Random):
+    """Guesses, and kills its server at the n-th call of a method; each n of ``moments`` is used once.
+
+    ``spent`` is a folder with a file for each moment that is used up.
+    """
+
+    def __init__(self, *, moments: str, spent: Path) -> None:
+        super().__init__()
+        self._moments = [int(moment) for moment in moments.split(",")]
+        self._spent = spent
+        self._calls = 0
+
+    def begin(self, session: SessionInfo) -> None:
+        super().begin(session)
+        self._call()
+
+    def observe(self, frame: Frame) -> None:
+        self._call()
+
+    def answer(self, query: Query, turn: Turn) -> Iterator[str]:
+        self._call()
+        yield from super().answer(query, turn)
+        self._call()
+
+    def save(self, folder: Path) -> None:
+        self._call()
+        (folder / "memory.bin").write_bytes(b"remembered")
+
+    def _call(self) -> None:
+        self._calls += 1
+        used = len(list(self._spent.iterdir()))
+        if used < len(self._moments) and self._calls == self._moments[used]:
+            (self._spent / str(used)).touch(exist_ok=False)
+            os.kill(os.getppid(), signal.SIGKILL)
+            misbehave("hang")

@@ -35,8 +35,10 @@ class Finished:
     @property
     def report(self) -> dict[str, Any]:
         """The one JSON object on stdout; fails the test if there is anything else."""
-        assert self.out.count("\n") == 1, f"expected one line on stdout, got {self.out!r}; stderr: {self.err}"
-        value = json.loads(self.out)
+        try:
+            value = json.loads(self.out)
+        except json.JSONDecodeError as error:
+            raise AssertionError(f"{error} in stdout: {self.out[:500]!r}; stderr: {self.err}") from None
         assert isinstance(value, dict)
         return value
 

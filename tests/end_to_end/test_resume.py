@@ -1,0 +1,129 @@
+"""Runs that are killed and go on: nothing that was complete is played again, and the score is the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from streamsim.journal.compare import canonical_lines
+from streamsim.journal.folder import read_last_attempts
+from streamsim.journal.read import JournalFile, read_journal
+from tests.end_to_end.harness import Simulator, read_sessions
+
+pytestmark = pytest.mark.slow
+
+EPISODES = 6
+KILLS = 5
+SEED = 20260817
+CALLS_PER_SESSION = 30
+"""One begin, eight frames, twice ten probes, one save."""
+
+
+def options(simulator: Simulator, dataset: Path, moments: list[int]) -> list[object]:
+    """The command line of all these runs."""
+    spent = simulator.folder / "spent"
+    spent.mkdir(exist_ok=True)
+    return [
+        *("run", dataset, "--json", "--limit", EPISODES, "--fps", 4, "--clock", "lockstep"),
+        *("--agent", "agents_for_tests:Assassin", "--agent-arg", f"spent={spent}"),
+        *("--agent-arg", f"moments={','.join(map(str, moments))}"),
+    ]
+
+
+def story(journal: JournalFile) -> list[dict[str, object]]:
+    """What a session tells, whichever attempt it was: all but its first line, which names the attempt."""
+    return [line for _, line in canonical_lines(journal.entries)[1:]]
+
+
+def tear(path: Path, chance: random.Random) -> None:
+    """Cut a file somewhere in its last line, as a power cut may."""
+    data = path.read_bytes()
+    last = data[:-1].rfind(b"\n") + 1
+    path.write_bytes(data[: chance.randrange(last, len(data))])
+
+
+def test_run_killed_five_times_scores_as_if_undisturbed(simulator: Simulator, one_clip: Path) -> None:
+    chance = random.Random(SEED)
+    moments = [chance.randrange(1, 2 * CALLS_PER_SESSION) for _ in range(KILLS)]
+    command = options(simulator, one_clip, moments)
+    run = simulator.folder / "run"
+    complete: dict[str, bytes] = {}
+    for kill in range(KILLS):
+        more = ["--resume"] if kill else []
+        done = simulator.call(*command, "--out", run, "--sessions", 1 + kill % 2, *more)
+        assert done.code == 1 and done.out == "", done.out
+        assert done.err.splitlines()[-1].startswith("streamsim run: the server process ended unexpectedly")
+        assert "continue with --resume" in done.err
+        assert simulator.wait_for_processes() == {}
+        journals = sorted((run / "sessions").glob("*.jsonl"))
+        torn = [path for path in journals if read_journal(path).ended is None]
+        assert torn, "the kill ended a session"
+        if kill % 2:
+            tear(torn[-1], chance)
+        for path in journals:
+            journal = read_journal(path)
+            # all that was written whole is read, and the line that was not is known
+            lines = path.read_bytes().split(b"\n")
+            assert len(journal.entries) == len(lines) - 1
+            assert (journal.fault is None) == (lines[-1] == b"")
+        for name, data in complete.items():
+            assert (run / "sessions" / name).read_bytes() == data, "a complete session was touched"
+        complete |= {path.name: path.read_bytes() for path in journals if read_journal(path).complete}
+    assert len(list((simulator.folder / "spent").iterdir())) == KILLS
+
+    done = simulator.call(*command, "--out", run, "--sessions", 3, "--resume")
+    assert done.code == 0, done.err
+    report = done.report
+    assert (report["sessions"], report["complete"]) == (EPISODES, EPISODES)
+    assert report["outcomes"]["answered"] == report["queries"] == 4 * EPISODES
+    for name, data in complete.items():
+        assert (run / "sessions" / name).read_bytes() == data
+    attempts = {journal.started.attempt for journal in read_last_attempts(run)}
+    assert max(attempts) > 1
+
+    undisturbed = simulator.call(*command, "--out", "undisturbed")  # all moments are spent
+    assert undisturbed.code == 0
+    scores = undisturbed.report["scores"]
+    assert {**report["scores"], "run": ""} == {**scores, "run": ""}
+    assert scores["n"] == 4 * EPISODES and scores["partial"] is None
+    resumed, once = read_sessions(run), read_sessions(simulator.folder / "undisturbed")
+    for episode, journal in once.items():
+        assert story(resumed[episode]) == story(journal)  # later prompts and seeds too
+
+    # there is nothing left to do, and nothing is done
+    again = simulator.call(*command, "--out", run, "--resume")
+    assert again.code == 0
+    assert again.report["scores"] == report["scores"]
+    assert again.report["digests"] == report["digests"]
+
+    # another configuration is another run
+    refused = simulator.call(*command, "--out", run, "--resume", "--seed", 7, "--answer-timeout", 3)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "seed: the run has 0, the command says 7" in refused.err
+    assert "answer_timeout_s: the run has 600.0, the command says 3.0" in refused.err
+    assert json.loads((run / "scores.json").read_text()) == report["scores"]
+
+
+def test_run_is_played_by_one_process_at_a_time(simulator: Simulator, one_clip: Path) -> None:
+    serve = ("serve", one_clip, "--out", "run", "--limit", 1, "--json")
+    first = simulator.start(*serve)
+    simulator.read_urls(first, 1)
+    second = simulator.call(*serve, "--resume")
+    assert second.code == 2
+    assert "run folder" in second.err and "is in use by another process" in second.err
+    first.terminate()
+    assert simulator.finish(first).code == 143
+    assert (simulator.folder / "run" / "run.json").is_file()
+
+
+def test_resume_needs_a_run(simulator: Simulator, one_clip: Path) -> None:
+    for arguments, shown in (
+        (["--resume"], "--resume: expected --out DIR"),
+        (["--resume", "--out", "nowhere"], "no run at 'nowhere': expected run.json in it"),
+    ):
+        done = simulator.call("run", one_clip, "--agent", "null", *arguments)
+        assert (done.code, shown in done.err) == (2, True)
+        assert done.err.count("\n") == 1

@@ -1,0 +1,104 @@
+"""Runs that are stopped: by Ctrl-C, by SIGTERM, by the death of whoever started them, by a closed pipe.
+
+An agent sends the signal itself, at a place of its choosing, so nothing here depends on time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamsim.events import ChainClosed
+from streamsim.report.run_scores import score_run
+from tests.end_to_end.harness import Finished, Simulator, events_of, read_sessions
+
+pytestmark = pytest.mark.slow
+
+OUTCOMES = {
+    "init": ("not_reached", "not_reached", "not_reached", "not_reached"),
+    "begin": ("not_reached", "not_reached", "not_reached", "not_reached"),
+    "observe": ("answered", "not_reached", "not_reached", "not_reached"),
+    "task": ("answered", "cancelled", "cancelled", "not_reached"),
+    "save": ("answered", "answered", "answered", "answered"),
+}
+
+
+def play(simulator: Simulator, dataset: Path, where: str, signal: str, *options: object) -> Finished:
+    """A run of six episodes in two lanes, stopped in the first."""
+    return simulator.call(
+        *("run", dataset, "--out", "run", "--limit", 6, "--fps", 2, "--clock", "lockstep"),
+        *("--agent", "agents_for_tests:Signalling", "--sessions", 2),
+        *("--agent-arg", f"where={where}", "--agent-arg", f"signal={signal}", *options),
+    )
+
+
+@pytest.mark.parametrize(
+    ("signal", "code", "where"),
+    [
+        *(("SIGINT", 130, where) for where in OUTCOMES),
+        ("SIGTERM", 143, "begin"),
+        ("SIGTERM", 143, "task"),
+    ],
+)
+def test_signal_leaves_what_was_done(
+    simulator: Simulator, one_clip: Path, signal: str, code: int, where: str
+) -> None:
+    done = play(simulator, one_clip, where, signal, "--json")
+    assert done.code == code, done.err
+    assert simulator.processes() == {}
+    report = done.report
+    assert report["sessions"] == 6 and report["complete"] == 0
+    assert report["queries"] == sum(report["outcomes"].values()) == 24
+    sessions = read_sessions(simulator.folder / "run")
+    assert set(sessions) == {"e00", "e01"}
+    played = set()
+    for journal in sessions.values():
+        assert journal.fault is None and journal.ended is not None
+        assert journal.ended.reason == "interrupted"
+        outcomes = {event.query: event.outcome for _, event in events_of(journal, ChainClosed)}
+        played.add(tuple(outcomes[f"q{number}"] for number in range(1, 5)))
+    assert OUTCOMES[where] in played
+    answered = report["outcomes"]["answered"]
+    assert report["scores"]["partial"] == {"answered": answered, "planned": 24}
+    notice = f"partial: {answered} of 24 queries were answered; the others count as wrong"
+    assert notice in report["scores"]["notices"]
+    # the same from the journals alone
+    again = score_run(simulator.folder / "run")
+    assert again == report["scores"]
+
+
+def test_death_of_the_command_takes_everything_along(simulator: Simulator, one_clip: Path) -> None:
+    done = play(simulator, one_clip, "task", "SIGKILL", "--json")
+    assert done.code == -9
+    assert simulator.wait_for_processes() == {}
+    reasons = {
+        journal.ended.reason for journal in read_sessions(simulator.folder / "run").values() if journal.ended
+    }
+    assert reasons == {"interrupted"}
+    again = simulator.call("score", "run", "--json")
+    assert again.code == 0 and again.report["partial"]["planned"] == 24
+
+
+@pytest.mark.parametrize("streams", ["stdout", "both"])
+def test_reader_that_went_away_costs_nothing(simulator: Simulator, one_clip: Path, streams: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "streamsim.cli", "run", str(one_clip), "--out", "run", "--limit", "1"]
+    result = subprocess.run(
+        [*command, "--agent", "null", "--clock", "lockstep"],
+        cwd=simulator.folder,
+        env=simulator.environment(),
+        stdout=writing,
+        stderr=writing if streams == "both" else subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in (result.stderr or "")
+    assert (simulator.folder / "run" / "scores.json").is_file()
+    assert [journal.complete for journal in read_sessions(simulator.folder / "run").values()] == [True]
