@@ -37,7 +37,7 @@ def build_app(lanes: list[Lane], *, token: str, host: str) -> web.Application:
         answer = web.WebSocketResponse(
             protocols=(wire.SUBPROTOCOL,),
             compress=False,
-            max_msg_size=wire.MAX_AGENT_MESSAGE_BYTES,
+            max_msg_size=wire.MAX_AGENT_MESSAGE_BYTES + 1,  # aiohttp refuses from here on, not beyond
             writer_limit=WRITER_LIMIT_BYTES,
             heartbeat=HEARTBEAT_S,
         )

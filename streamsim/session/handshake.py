@@ -6,7 +6,7 @@ from streamsim.events import AgentReady, Instant
 from streamsim.session.config import SessionConfig
 from streamsim.session.outgoing import Outgoing
 from streamsim_protocol import messages as wire
-from streamsim_protocol.errors import VersionMismatch
+from streamsim_protocol.errors import VersionMismatch, WrongOrder
 
 CAPABILITIES = ("ticks",)
 
@@ -57,6 +57,8 @@ class Handshake:
     def take_ready(self, ready: wire.Ready, now: Instant) -> None:
         """The agent may be shown something now."""
         assert self._hello is not None
+        if self.ready:
+            raise WrongOrder("ready was said twice")
         self.ready = True
         self._outgoing.record(
             now,
