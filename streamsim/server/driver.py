@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 import msgspec
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WebSocketError, WSMsgType, web
 
 from streamsim.clock import Clock
 from streamsim.errors import VideoError
@@ -24,7 +24,7 @@ from streamsim.session import Session
 from streamsim.timeline import Sample
 from streamsim_protocol import messages as wire
 from streamsim_protocol.codec import decode_agent_message, encode
-from streamsim_protocol.errors import MessageTooBig, ProtocolError, close_reason
+from streamsim_protocol.errors import CloseCode, MessageTooBig, ProtocolError, close_reason
 
 RECEIVED_AT_ONCE = 16
 """So many messages are handled before the loop is left to others: a flood starves nobody."""
@@ -176,9 +176,21 @@ class SessionDriver:
             session.clock_taken(self._clock.start(wall_ns))
         return session.advance(self._now())
 
+    def _samples_ready(self) -> int:
+        """How many samples the session may know of.
+
+        In lockstep the last one waits until the decoder has ended: whether ``MediaEnded`` comes before or
+        after what the agent says to it would be a race, and two runs would not tell the same story.
+        """
+        media = self._media
+        ready = len(media.samples)
+        if self._clock.mode == "lockstep" and ready == len(media.times_ns) and not media.stopped:
+            return ready - 1
+        return ready
+
     def _feed_media(self) -> None:
         media = self._media
-        while self._fed < len(media.samples):
+        while self._fed < self._samples_ready():
             sample = media.samples[self._fed]
             if sample.size is not None and sample.size > MAX_PICTURE_BYTES:
                 self.session.fail(
@@ -259,7 +271,7 @@ class SessionDriver:
 
     async def _wait(self, deadline: float | None) -> None:
         self._wake.clear()
-        news = self._fed < len(self._media.samples) or self._media.stopped != self._media_over
+        news = self._fed < self._samples_ready() or self._media.stopped != self._media_over
         if self._received or self._stop_requested or news:
             return
         timer = None
@@ -315,7 +327,7 @@ class SessionDriver:
             item: bytes | str | ProtocolError | None
             if message.type is WSMsgType.BINARY or message.type is WSMsgType.TEXT:
                 item = message.data
-            elif socket.close_code == WSCloseCode.MESSAGE_TOO_BIG:
+            elif isinstance(message.data, WebSocketError) and message.data.code == CloseCode.TOO_BIG:
                 item = MessageTooBig(f"expected at most {wire.MAX_AGENT_MESSAGE_BYTES} bytes in a message")
             else:
                 explanation = await self._explain_loss()
