@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
+from collections.abc import Callable
 
 BEAT_NS = 100_000_000
 """Ten beats a second cost about 0.2 ms of CPU."""
@@ -17,13 +18,14 @@ BEAT_NS = 100_000_000
 class LoopLag:
     """The monitor of one event loop. A context manager, entered inside the running loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock_ns = clock_ns
         self._lags_ns = array("q")
         self._deadline_ns = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> LoopLag:
-        self._deadline_ns = time.monotonic_ns() + BEAT_NS
+        self._deadline_ns = self._clock_ns() + BEAT_NS
         self._schedule()
         return self
 
@@ -33,14 +35,14 @@ class LoopLag:
 
     def figures(self) -> tuple[int, int]:
         """The 99th percentile (nearest rank) and the longest lag up to now, in nanoseconds."""
-        ordered = sorted([*self._lags_ns, *overdue(self._deadline_ns, time.monotonic_ns())]) or [0]
+        ordered = sorted([*self._lags_ns, *overdue(self._deadline_ns, self._clock_ns())]) or [0]
         return ordered[-(-len(ordered) * 99 // 100) - 1], ordered[-1]
 
     def _schedule(self) -> None:
         self._timer = asyncio.get_running_loop().call_at(self._deadline_ns / 1e9, self._beat)
 
     def _beat(self) -> None:
-        missed = overdue(self._deadline_ns, time.monotonic_ns())
+        missed = overdue(self._deadline_ns, self._clock_ns())
         self._lags_ns.extend(missed)
         self._deadline_ns += len(missed) * BEAT_NS
         self._schedule()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -29,7 +29,8 @@ class LagFigures(msgspec.Struct, frozen=True, kw_only=True):
 class LoopLag:
     """The monitor of one event loop. A context manager, entered inside the running loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock_ns = clock_ns
         self._lags_ns = array("q")
         self._dropped = 0
         self._windows: set[LagWindow] = set()
@@ -37,7 +38,7 @@ class LoopLag:
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> LoopLag:
-        self._deadline_ns = time.monotonic_ns() + BEAT_NS
+        self._deadline_ns = self._clock_ns() + BEAT_NS
         self._schedule()
         return self
 
@@ -47,13 +48,17 @@ class LoopLag:
 
     def open_window(self) -> LagWindow:
         """Watch from here on; ``close`` what is returned."""
-        window = LagWindow(self, self._dropped + len(self._lags_ns), time.monotonic_ns())
+        window = LagWindow(self, self._dropped + len(self._lags_ns), self._clock_ns())
         self._windows.add(window)
         return window
 
     def lags_since(self, first: int) -> Sequence[int]:
         """Lags of the beats from number ``first`` on, also of those that the loop is late to just now."""
-        return [*self._lags_ns[first - self._dropped :], *overdue(self._deadline_ns, time.monotonic_ns())]
+        return [*self._lags_ns[first - self._dropped :], *overdue(self._deadline_ns, self._clock_ns())]
+
+    def now_ns(self) -> int:
+        """The monitor's clock."""
+        return self._clock_ns()
 
     def forget(self, window: LagWindow) -> None:
         """Nobody asks for ``window`` any more; called by its ``close``."""
@@ -63,10 +68,13 @@ class LoopLag:
         self._dropped = keep
 
     def _schedule(self) -> None:
-        self._timer = asyncio.get_running_loop().call_at(self._deadline_ns / 1e9, self._beat)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(self._deadline_ns / 1e9, self.beat)
 
-    def _beat(self) -> None:
-        missed = overdue(self._deadline_ns, time.monotonic_ns())
+    def beat(self) -> None:
+        """A beat is due: take its lag and that of those before it that were missed."""
+        missed = overdue(self._deadline_ns, self._clock_ns())
         if self._windows:
             self._lags_ns.extend(missed)
         else:
@@ -87,7 +95,7 @@ class LagWindow:
         """The lag up to now."""
         ordered = sorted(self._monitor.lags_since(self.first)) or [0]
         return LagFigures(
-            watched_ns=time.monotonic_ns() - self._opened_ns,
+            watched_ns=self._monitor.now_ns() - self._opened_ns,
             p99_ns=ordered[-(-len(ordered) * 99 // 100) - 1],
             max_ns=ordered[-1],
         )
