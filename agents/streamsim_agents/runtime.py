@@ -144,11 +144,11 @@ class _SessionLoop:
             return await self._play()
 
     async def _play(self) -> bool:
-        await self._send(self._runtime.hello())
         fault: ProtocolError | None = None
         async with asyncio.TaskGroup() as group:  # a fault of the sender ends the receiver too
             sender = group.create_task(self._send_all())
             try:
+                await self._send(self._runtime.hello())
                 async for data in self._socket:
                     message = decode_server_message(data)
                     self._connection.receive(message)
