@@ -30,7 +30,7 @@ def make_memory(choice: str) -> Memory:
     parameters = inspect.signature(memory_class).parameters
     arguments: dict[str, Any] = {}
     for setting in settings:
-        key, equals, value = setting.partition("=")
+        key, equals, value = (piece.strip() for piece in setting.partition("="))
         if not equals or key not in parameters:
             known = ", ".join(parameters) or "none"
             raise MemoryChoiceError(f"memory {name!r} has no setting {setting!r}; it has: {known}")

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from streamsim_agents.vlm.engine import end_tokens
 
+_Said: TypeAlias = "queue.Queue[int | BaseException | None]"
+
 
 class PlainUtterance:
     """One answer by ``model.generate`` on ``inputs``, token by token.
 
-    ``generate`` runs on a helper thread and is stopped within one token when the iteration ends.
+    ``generate`` runs on a helper thread, never more than two tokens ahead of whoever takes them, and is
+    stopped when the iteration ends.
     """
 
     def __init__(self, model: Any, inputs: dict[str, Any]) -> None:
@@ -60,7 +64,7 @@ def extended(inputs: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
 def _generate(model: Any, inputs: dict[str, Any], limit: int) -> Generator[int, None, None]:
     from transformers import StoppingCriteriaList
 
-    said: queue.SimpleQueue[int | BaseException | None] = queue.SimpleQueue()
+    said: _Said = queue.Queue(maxsize=1)
     stop = threading.Event()
 
     def stopped(input_ids: Any, scores: Any, **_: Any) -> Any:
@@ -88,13 +92,16 @@ def _generate(model: Any, inputs: dict[str, Any], limit: int) -> Generator[int, 
             yield item
     finally:
         stop.set()
+        while thread.is_alive():  # it may be waiting for somebody to take its last tokens
+            with contextlib.suppress(queue.Empty):
+                said.get(timeout=0.01)
         thread.join()
 
 
 class _Streamer:
     """Puts each generated token into a queue; the first thing that it is given is the prompt."""
 
-    def __init__(self, said: queue.SimpleQueue[int | BaseException | None]) -> None:
+    def __init__(self, said: _Said) -> None:
         self._said = said
         self._prompt_passed = False
 

@@ -71,6 +71,8 @@ def speak(utterance: Utterance, tokenizer: Any, turn: Turn, limit: int) -> Itera
             turn.mark("first_token")
         if text := detokenizer.add(token):
             yield text
+            if turn.cancelled:  # while the text was on its way
+                return
     if text := detokenizer.finish():
         yield text
 

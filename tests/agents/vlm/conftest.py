@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,12 +22,11 @@ if TYPE_CHECKING:
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if importlib.util.find_spec("torch"):
-    sys.path.insert(0, str(Path(__file__).parent / "operators"))
-    import torchvision_operators
-
-    torchvision_operators.declare()
     import torch
 
+    from tests.agents.vlm.operators.torchvision_operators import declare
+
+    declare()
     torch.set_num_threads(1)  # the models are too small to gain from more, and the machine may be shared
 
 

@@ -34,7 +34,7 @@ ARCHITECTURES = (
     "video_llama_3",
 )
 CAUSAL = tuple(name for name in ARCHITECTURES if name != "molmo2")
-UNITS = {name: 2 for name in ("glm4v", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_vl", "video_llama_3")}
+UNITS = dict.fromkeys(("glm4v", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_vl", "video_llama_3"), 2)
 """Frames are padded to a multiple of two for these (STORM-Bench's public evaluator)."""
 
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="needs torch and transformers: pip i
 from streamsim_agents.memory.entry import Entry, Part
 from streamsim_agents.vlm.check import check, make_engine
 from streamsim_agents.vlm.engine import Cancelled, Engine
-from streamsim_agents.vlm.family import FAMILIES, Family
+from streamsim_agents.vlm.family import FAMILIES, Family, Features, LlavaNextVideo, Qwen3VL, Qwen25VL
 from streamsim_agents.vlm.load import Loaded
 from streamsim_agents.vlm.prompt import Prompter, Video
 from streamsim_agents.vlm.view import View
@@ -111,7 +111,7 @@ def test_a_cancelled_prefill_keeps_what_is_done(
     polls = iter([False, False, True])
     with pytest.raises(Cancelled):
         watcher.engine.sync(pieces, lambda: next(polls))
-    assert 0 < watcher.engine.length
+    assert watcher.engine.length > 0
     watcher.see(range(12))
     assert watcher.ask(range(12))[0] == offline_answer(loaded(name), range(12), TOKENS)[0]
 
@@ -136,25 +136,29 @@ def test_the_check_at_load_approves(name: str, loaded: Load) -> None:
     assert verdict.mode == ("prefill" if name in CAUSAL else "features"), verdict.reason
 
 
-class WrongPositions(FAMILIES["qwen2_5_vl"]):  # type: ignore[misc]
+class WrongPositions(Qwen25VL):
     def interval(self, fps: float) -> float:
-        return float(super().interval(fps) + 1)
+        return super().interval(fps) + 1
 
 
-class WrongText(FAMILIES["qwen3_vl"]):  # type: ignore[misc]
+class WrongText(Qwen3VL):
     def around(self, number: int, seconds: Sequence[float]) -> tuple[str, str]:
         before, after = super().around(number, seconds)
         return before.replace(" seconds", " s"), after
 
 
-class WrongPixels(FAMILIES["llava_next_video"]):  # type: ignore[misc]
-    def encode(self, frames: Sequence[Any], previous: Any = None) -> Any:
+class WrongPixels(LlavaNextVideo):
+    def encode(self, frames: Sequence[Any], previous: Any = None) -> Features:
         return super().encode([255 - picture for picture in frames], previous)
 
 
 @pytest.mark.parametrize(
     ("family_class", "reason"),
-    [(WrongPositions, "logits of token 0"), (WrongText, "prompts differ"), (WrongPixels, "logits of token 0")],
+    [
+        (WrongPositions, "logits of token 0"),
+        (WrongText, "prompts differ"),
+        (WrongPixels, "logits of token 0"),
+    ],
 )
 def test_the_check_at_load_finds_a_departure(
     family_class: type[Family], reason: str, loaded: Load, caplog: pytest.LogCaptureFixture

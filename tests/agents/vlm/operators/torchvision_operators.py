@@ -13,7 +13,7 @@ def declare() -> None:
     import torch
 
     try:
-        import torchvision  # noqa: F401
+        import torchvision
     except RuntimeError:
         for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
             del sys.modules[name]
