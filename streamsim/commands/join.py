@@ -26,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Become the agent process: it is the same program that ``run`` starts."""
+    from streamsim.launch.planning import check_agent
+
+    check_agent(args.agent, args.agent_arg, args.agent_python)
     python = args.agent_python or sys.executable
     command = [python, "-m", "streamsim_agents", args.url, "--agent", args.agent]
     for pair in args.agent_arg:
@@ -33,7 +36,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.memory_dir is not None:
         command += ["--memory-dir", args.memory_dir]
     try:
-        os.execv(python, command)
+        os.execvp(python, command)
     except OSError as error:
         raise UsageError(
             f"cannot run {python!r}: {error.strerror}; give an interpreter to --agent-python"

@@ -66,7 +66,9 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
     dataset = load_dataset(options.dataset)
     chosen, partial = choose_episodes(dataset, options)
     warnings = check_episodes(dataset, [dataset.episodes[index] for index in chosen], options.fps)
-    agent = check_agent(options)
+    agent = None
+    if options.agent is not None:
+        agent = check_agent(options.agent, options.agent_arguments, options.agent_python)
     config = make_config(options, dataset, chosen, partial=partial, agent=agent)
     check_prompts(options.prompts, [dataset.episodes[index] for index in chosen])
     folder = options.out or default_folder(options.agent)
@@ -187,30 +189,28 @@ def check_prompts(path: Path | None, episodes: Sequence[Episode]) -> None:
             )
 
 
-def check_agent(options: RunOptions) -> AgentSpec | None:
-    """Ask the agent's interpreter whether it knows the agent and takes the arguments."""
-    if options.agent is None:
-        return None
+def check_agent(name: str, pairs: Sequence[str], python: str | None) -> AgentSpec:
+    """Ask the agent's interpreter whether it knows the agent and takes the arguments (``key=value``)."""
     arguments = {}
-    for pair in options.agent_arguments:
+    for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise UsageError(f"--agent-arg: expected KEY=VALUE, got {pair!r}")
         arguments[key] = value
-    python = options.agent_python or sys.executable
-    command = [python, "-m", "streamsim_agents.registry", "--check", options.agent]
-    for pair in options.agent_arguments:
+    interpreter = python or sys.executable
+    command = [interpreter, "-m", "streamsim_agents.registry", "--check", name]
+    for pair in pairs:
         command += ["--agent-arg", pair]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
         raise UsageError(
-            f"cannot run {python!r}: {error.strerror}; give an interpreter to --agent-python"
+            f"cannot run {interpreter!r}: {error.strerror}; give an interpreter to --agent-python"
         ) from None
     if result.returncode != 0:
         lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
         raise UsageError(lines[-1].removeprefix("streamsim agent: "))
-    return AgentSpec(name=options.agent, arguments=arguments, python=options.agent_python)
+    return AgentSpec(name=name, arguments=arguments, python=python)
 
 
 def make_config(

@@ -87,6 +87,20 @@ def write_one_clip(folder: Path, episodes: int) -> Path:
     return _write(folder, made, {"clip.mp4": clip})
 
 
+def write_noise(folder: Path) -> Path:
+    """One episode whose single picture of 800 × 800 has no pattern that a lossless file could use."""
+    noise = np.random.default_rng(0).integers(0, 256, (800, 800, 3), np.uint8)
+    clip = folder.parent / "noise.mp4"
+    with av.open(str(clip), "w") as container:
+        stream = container.add_stream("libx264", rate=1, options={"preset": "ultrafast", "qp": "0"})
+        assert isinstance(stream, av.VideoStream)
+        stream.width, stream.height, stream.pix_fmt = 800, 800, "yuv444p"
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(noise, "rgb24")))
+        container.mux(stream.encode())
+    episode, key = make_episode("noise", "noise.mp4", 1)
+    return _write(folder, [(episode, key)], {"noise.mp4": clip})
+
+
 def _write(folder: Path, made: list[tuple[Episode, list[KeyEntry]]], clips: dict[str, Path]) -> Path:
     write_dataset(
         folder,

@@ -1,0 +1,117 @@
+"""``serve`` and ``join`` by hand, other interpreters, repeats, and the choice of what is played."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamsim.events import SessionStarted
+from streamsim.journal.compare import canonical_lines
+from streamsim.journal.folder import read_last_attempts
+from tests.end_to_end.harness import Simulator, read_sessions
+
+pytestmark = pytest.mark.slow
+
+
+def test_two_agents_join_by_hand(simulator: Simulator, one_clip: Path) -> None:
+    server = simulator.start(
+        *("serve", one_clip, "--out", "run", "--json", "--limit", 4, "--sessions", 2, "--clock", "lockstep")
+    )
+    first, second = simulator.read_urls(server, 2)
+    assert first.split("?")[0].endswith("/v1/lanes/1") and second.split("?")[0].endswith("/v1/lanes/2")
+    agents = [
+        simulator.start("join", first, "--agent", "random"),
+        simulator.start("join", second, "--agent", "abstain", "--memory-dir", "memory"),
+    ]
+    # each hears that there is no more to play, and leaves content
+    assert [simulator.finish(agent).code for agent in agents] == [0, 0]
+    done = simulator.finish(server)
+    assert done.code == 0, done.err
+    assert done.report["outcomes"]["answered"] == 16
+    assert len(read_sessions(simulator.folder / "run")) == 4
+
+
+def test_one_agent_plays_what_two_lanes_were_meant_for(simulator: Simulator, one_clip: Path) -> None:
+    server = simulator.start(
+        *("serve", one_clip, "--out", "run", "--json", "--limit", 3, "--sessions", 2, "--clock", "lockstep")
+    )
+    urls = simulator.read_urls(server, 2)
+    agent = simulator.call("join", urls[1], "--agent", "null")
+    assert agent.code == 0, agent.err
+    done = simulator.finish(server)
+    assert (done.code, done.report["complete"]) == (0, 3)
+
+
+def test_joining_what_is_not_there(simulator: Simulator, one_clip: Path) -> None:
+    server = simulator.start("serve", one_clip, "--out", "run", "--json", "--limit", 1, "--clock", "lockstep")
+    (url,) = simulator.read_urls(server, 1)
+    address, _, _ = url.partition("?")
+    for where, agent, shown in (
+        (f"{address}?token=wrong", "null", "401"),
+        (address.replace("lanes/1", "lanes/2") + "?" + url.partition("?")[2], "null", "404"),
+        (url, "nul", "no agent 'nul': did you mean 'null'"),
+        ("ws://127.0.0.1:1/v1/lanes/1?token=t", "null", "cannot connect to 'ws://127.0.0.1:1"),
+        ("nonsense", "null", "expected a ws:// or wss:// address, got 'nonsense'"),
+    ):
+        refused = simulator.call("join", where, "--agent", agent)
+        assert (refused.code, shown in refused.err) == (2, True), refused.err
+        assert refused.err.count("\n") == 1
+    # none of them cost the session
+    assert simulator.call("join", url, "--agent", "null").code == 0
+    assert simulator.finish(server).code == 0
+
+
+def test_repeats_and_another_interpreter(simulator: Simulator, one_clip: Path) -> None:
+    done = simulator.call(
+        *("run", one_clip, "--out", "run", "--json", "--limit", 2, "--repeat", 2, "--clock", "lockstep"),
+        *("--agent", "random", "--agent-python", sys.executable, "--sessions", 2),
+    )
+    assert done.code == 0, done.err
+    report = done.report
+    assert (report["sessions"], report["complete"], report["queries"]) == (4, 4, 16)
+    journals = {
+        (journal.started.episode, journal.started.repeat): journal
+        for journal in read_last_attempts(simulator.folder / "run")
+    }
+    assert set(journals) == {("e00", 1), ("e00", 2), ("e01", 1), ("e01", 2)}
+    seeds = {event.seed for journal in journals.values() for event in [journal.started]}
+    assert len(seeds) == 4  # each repeat of each episode draws anew
+    stories = [
+        [line for _, line in canonical_lines(journals["e00", repeat].entries)[1:]] for repeat in (1, 2)
+    ]
+    assert stories[0] != stories[1]
+    first = journals["e00", 1].started
+    assert isinstance(first, SessionStarted) and first.attempt == 1
+
+
+def test_what_is_played(simulator: Simulator, tiny: Path) -> None:
+    # a dataset that lacks the video of its middle episode
+    dataset = simulator.folder / "dataset"
+    shutil.copytree(tiny, dataset)
+    (dataset / "public" / "videos" / "3.mp4").unlink()
+    run = ("run", dataset, "--agent", "null", "--json", "--dry-run", "--out", "run")
+
+    refused = simulator.call(*run)
+    assert refused.code == 2 and refused.err.count("\n") == 1
+    assert "tiny-3" in refused.err and "--available plays what is there" in refused.err
+
+    for choice, episodes in (
+        (["--available"], ["tiny-2", "tiny-4"]),
+        (["--limit", "1"], ["tiny-2"]),
+        (["--episode", "tiny-4"], ["tiny-4"]),
+        (["--episode", "tiny-4", "--episode", "tiny-2"], ["tiny-2", "tiny-4"]),
+    ):
+        planned = simulator.call(*run, *choice)
+        assert planned.code == 0, planned.err
+        sessions = planned.report["sessions"]
+        assert [session["episode"] for session in sessions] == episodes
+        assert [query["seconds"] for query in sessions[0]["queries"]][:3] == [0.0, 1.0, 1.0]
+    assert not (simulator.folder / "run").exists()  # a dry run leaves nothing
+
+    played = simulator.call(*run[:-3], "--out", "run", "--available", "--clock", "lockstep")
+    assert played.code == 0, played.err
+    assert played.report["outcomes"]["answered"] == 8
+    assert any("partial: 8 of 12 queries" in notice for notice in played.report["scores"]["notices"])

@@ -1,0 +1,119 @@
+"""What a user may get wrong: one line that says what to do, exit code 2, and nothing changed."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streamsim.cli import main
+from tests.end_to_end.harness import Simulator
+
+
+def refuse(
+    capsys: pytest.CaptureFixture[str], *arguments: object, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> str:
+    """Run a command that must be refused; its one line."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    before = sorted(folder.rglob("*"))
+    code = main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith("streamsim run: ") and err.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before, "something was changed"
+    return err
+
+
+Refuse = Callable[..., str]
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Refuse:
+    """Calls ``streamsim run`` with what it must refuse, and gives the line it says."""
+    return lambda *arguments: refuse(
+        capsys, "run", *arguments, "--clock", "lockstep", monkeypatch=monkeypatch, folder=tmp_path
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--agent", "nul"], "no agent 'nul': did you mean 'null'?"),
+        (["--agent", "no_such_module:Agent"], "no module 'no_such_module'"),
+        (["--agent", "agents_for_tests:Missing"], "has no 'Missing'; agents there: Scripted"),
+        (["--agent", "null", "--agent-arg", "speed=3"], "speed"),
+        (["--agent", "null", "--agent-arg", "speed"], "--agent-arg: expected KEY=VALUE, got 'speed'"),
+        (["--agent", "fixed-delay", "--agent-arg", "frame=fast"], "frame"),
+        (["--agent", "fixed-delay", "--agent-arg", "frame=-1"], "frame: expected 0 or more, got -1"),
+        (["--agent", "null", "--agent-python", "/no/such/python"], "cannot run '/no/such/python'"),
+    ],
+)
+def test_agents(refused: Refuse, one_clip: Path, arguments: list[str], shown: str) -> None:
+    assert shown in refused(one_clip, "--limit", 1, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--sessions", "0"], "--sessions: expected at least 1, got 0"),
+        (["--repeat", "0"], "--repeat: expected at least 1, got 0"),
+        (["--limit", "0"], "--limit: expected at least 1, got 0"),
+        (["--port", "65536"], "--port: expected at most 65535, got 65536"),
+        (["--credit", "0"], "--credit: expected at least 1, got 0"),
+        (["--credit", "2000"], "--credit: expected at most 1024, got 2000"),
+        (["--quality", "101"], "--quality: expected at most 100, got 101"),
+        (["--fps", "0"], "--fps: expected a number above 0, got 0"),
+        (["--answer-timeout", "nan"], "--answer-timeout: expected a number above 0, got nan"),
+        (["--hang-timeout", "-1"], "--hang-timeout: expected a number above 0, got -1"),
+        (["--episode", "e99"], "--episode: no episode 'e99' in the dataset"),
+        (["--reader", "loose"], "--reader: expected"),
+        (["--prompts", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_options(refused: Refuse, one_clip: Path, arguments: list[str], shown: str) -> None:
+    assert shown in refused(one_clip, "--agent", "null", *arguments)
+
+
+def test_dataset_that_is_not_there(refused: Refuse) -> None:
+    assert "no dataset at 'nowhere'" in refused("nowhere", "--agent", "null")
+
+
+@pytest.mark.slow
+def test_videos(refused: Refuse, tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    dataset = tmp_path_factory.mktemp("broken") / "dataset"
+    shutil.copytree(tiny, dataset)
+    videos = dataset / "public" / "videos"
+    # the two-second clip in place of the three-second one: its last query then lies beyond the end
+    (videos / "3.mp4").write_bytes((videos / "2.mp4").read_bytes())
+    line = refused(dataset, "--agent", "null")
+    assert "tiny-3/4" in line and "3" in line
+    (videos / "3.mp4").unlink()
+    assert "tiny-3" in refused(dataset, "--agent", "null")
+    (videos / "3.mp4").write_bytes(b"no video at all")
+    assert "3.mp4" in refused(dataset, "--agent", "null")
+
+
+@pytest.mark.slow
+def test_run_folder_that_exists(refused: Refuse, one_clip: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    line = refused(one_clip, "--limit", 1, "--agent", "null", "--out", "taken")
+    assert "run folder 'taken' exists: choose another --out, or continue it with --resume" in line
+
+
+@pytest.mark.slow
+def test_port_in_use(simulator: Simulator, one_clip: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for command in (["run", one_clip, "--agent", "null"], ["serve", one_clip]):
+            done = simulator.call(*command, "--limit", 1, "--out", "run", "--port", port, "--json")
+            assert (done.code, done.out) == (2, "")
+            last = done.err.splitlines()[-1]
+            assert last == (
+                f"streamsim {command[0]}: port {port} is in use: choose another --port, or 0 for any free one"
+            )
+            assert not (simulator.folder / "run").exists()
