@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,8 +80,9 @@ def simulations(draw: st.DrawFn) -> tuple[Simulation, int]:
     return simulation.run(), len(queries)
 
 
+@pytest.mark.slow
 @given(simulations())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_an_honest_journal_is_verified(played: tuple[Simulation, int]) -> None:
     simulation, queries = played
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,170 @@
+"""Real runs on every clock are verified, also against their videos; what is changed in them is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamsim.journal.folder import read_last_attempts
+from tests.end_to_end.harness import Simulator
+from tests.streamsim.journal.simulated_run import Edit, Lines, rewrite_journal
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Path:
+    """A folder with three runs of two episodes: realtime, skip and lockstep."""
+    folder = tmp_path_factory.mktemp("played")
+    simulator = Simulator(folder)
+    delays = ("--agent-arg", "frame=0.02", "--agent-arg", "answer=0.01")
+    episodes = ("--episode", "tiny-2", "--episode", "tiny-3")
+    for clock, options in (
+        ("realtime", ("--agent", "random", "--sessions", 2)),
+        ("skip", ("--agent", "fixed-delay", *delays, "--frames", "latest")),
+        ("lockstep", ("--agent", "abstain", "--sessions", 2)),
+    ):
+        done = simulator.call("run", tiny, "--clock", clock, "--out", clock, "--json", *episodes, *options)
+        assert done.code == 0, done.err
+        (folder / f"{clock}.json").write_text(done.out)
+    return folder
+
+
+@pytest.mark.parametrize("clock", ["realtime", "skip", "lockstep"])
+def test_a_completed_run_is_verified(played: Path, tiny: Path, simulator: Simulator, clock: str) -> None:
+    digest = json.loads((played / f"{clock}.json").read_text())["digest"]
+    done = simulator.call("verify", played / clock, "--digest", digest, "--against", tiny)
+    assert done.code == 0, done.out
+    assert done.out.startswith("verified: 2 journals, ")
+    assert f"digest: {digest}" in done.out
+
+
+def edited(played: Path, folder: Path, clock: str, edit: Edit) -> Path:
+    """A copy of a run, its first journal changed and chained anew."""
+    run = folder / "changed"
+    shutil.copytree(played / clock, run)
+    rewrite_journal(run / "sessions" / "tiny-2.1.1.jsonl", edit)
+    return run
+
+
+def shift(event: str, by_ns: int, **fields: Any) -> Edit:
+    def edit(lines: Lines) -> None:
+        line = next(line for line in lines if line["event"] == event and fields.items() <= line.items())
+        line["at_media_ns"] += by_ns
+        line["at_wall_ns"] += by_ns
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        (shift("FrameSent", -20_000_000, k=1), "found frame 1 released at media time 9"),
+        (
+            shift("ProbeSent", -20_000_000, query="q4", probe="task"),
+            "found task of q4 released at media time 1",
+        ),
+    ],
+    ids=["frame", "query"],
+)
+def test_an_early_release_of_a_real_run_is_named(
+    played: Path, simulator: Simulator, edit: Edit, found: str
+) -> None:
+    """20 ms: more than any real release was late, so that it comes before its time."""
+    run = edited(played, simulator.folder, "realtime", edit)
+    done = simulator.call("verify", run)
+    shutil.rmtree(run)
+    assert done.code == 1
+    assert done.out.startswith("not verified: tiny-2.1.1.jsonl:")
+    assert found in done.out
+
+
+def test_changed_pictures_show_against_the_dataset_only(
+    played: Path, tiny: Path, simulator: Simulator
+) -> None:
+    def change_picture(lines: Lines) -> None:
+        line = next(line for line in lines if line["event"] == "FrameSent" and line["k"] == 1)
+        line["picture_digest"] = line["picture_digest"][::-1]
+
+    run = edited(played, simulator.folder, "lockstep", change_picture)
+    assert simulator.call("verify", run).code == 0
+    done = simulator.call("verify", run, "--against", tiny, "--json")
+    assert done.code == 1
+    report = done.report
+    assert report["verified"] is False
+    offence = report["offence"]
+    assert offence["file"] == "tiny-2.1.1.jsonl"
+    assert offence["found"].startswith("frame 1 of 1000000000 ns")
+    line = json.loads((run / "sessions" / offence["file"]).read_bytes().splitlines()[offence["line"] - 1])
+    assert (line["event"], line["k"]) == ("FrameSent", 1)
+
+
+def test_changed_prompts_show_against_the_dataset(played: Path, tiny: Path, simulator: Simulator) -> None:
+    def add_hint(lines: Lines) -> None:
+        line = next(line for line in lines if line["event"] == "ProbeSent")
+        line["text"] += " (it is A)"
+
+    run = edited(played, simulator.folder, "lockstep", add_hint)
+    done = simulator.call("verify", run, "--against", tiny)
+    assert done.code == 1 and "found the prompt" in done.out
+
+
+def test_another_dataset_is_another_dataset(played: Path, one_clip: Path, simulator: Simulator) -> None:
+    done = simulator.call("verify", played / "lockstep", "--against", one_clip)
+    assert done.code == 1
+    assert done.out.startswith("not verified: run.json:1: found dataset digest")
+
+
+def test_an_unsealed_journal_gives_a_prefix(played: Path, simulator: Simulator) -> None:
+    run = simulator.folder / "cut"
+    shutil.copytree(played / "realtime", run)
+    journal = run / "sessions" / "tiny-3.1.1.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-40])
+    done = simulator.call("verify", run)
+    assert done.code == 1
+    assert done.out.startswith("prefix verified: 2 journals, ")
+    assert "no end: tiny-3.1.1.jsonl" in done.out
+    report = simulator.call("verify", run, "--json").report
+    assert (report["verified"], report["prefix_only"], report["offence"]) == (False, True, None)
+
+
+def test_lockstep_runs_are_the_same_and_others_are_not(played: Path, simulator: Simulator) -> None:
+    same = simulator.call("verify", played / "lockstep", "--same", played / "lockstep")
+    assert same.code == 0 and "equal to run" in same.out
+    other = simulator.call("verify", played / "lockstep", "--same", played / "skip")
+    assert other.code == 1 and "tiny-2.1.1.jsonl:1: found" in other.out
+
+
+def test_what_is_no_run_is_wrong_usage(simulator: Simulator) -> None:
+    done = simulator.call("verify", "nothing")
+    assert done.code == 2
+    assert done.err.startswith("streamsim verify: no run at 'nothing'")
+
+
+def test_the_report_of_a_real_run(played: Path) -> None:
+    for clock in ("realtime", "skip"):
+        report = json.loads((played / f"{clock}.json").read_text())
+        verdict = report["verdict"]
+        assert set(verdict) == {"grade", "reasons", "hints"}
+        assert verdict["grade"] != "INVALID", verdict
+        for record in report["latency"].values():
+            assert record["n"] == 8 if record is report["latency"]["task"] else record["n"] > 0
+            due, sent = record["due_to_final"], record["sent_to_final"]
+            assert due["max"] >= sent["max"] - 1e-3 and due["p50"] > 0
+            parts = record["parts"]
+            assert parts["transport"]["n"] == record["n"]
+            assert parts["transport"]["p50"] > 0
+        lag = report["harness"]["loop_lag"]
+        assert all(lag[name] is not None for name in ("server_p99", "server_max", "agent_p99", "agent_max"))
+        assert report["harness"]["early"] == report["early_releases"] == 0
+    skip = json.loads((played / "skip.json").read_text())
+    service = skip["latency"]["task"]["parts"]["agent_service"]
+    assert service["p50"] >= 0.01  # what fixed-delay was told to take
+    assert skip["agent"]["frame_service"]["p50"] >= 0.02
+    withheld = json.loads((played / "lockstep.json").read_text())
+    assert list(withheld["latency"]) == ["withheld"]
+    assert len(read_last_attempts(played / "lockstep")) == 2
