@@ -14,7 +14,7 @@ import msgspec
 
 from streamsim.episodes.make.build_state import change_fields, latest_changes
 from streamsim.episodes.make.palette import FLIERS
-from streamsim.episodes.make.question import MOVE_OPTIONS, PLACE_OPTIONS, Item, pick_others, same_colour
+from streamsim.episodes.make.question import MOVE_OPTIONS, PLACE_OPTIONS, Item, pick_others, pick_shapes
 from streamsim.episodes.make.record import Record
 from streamsim.episodes.make.script import Script
 
@@ -73,7 +73,7 @@ def _what_changed(script: Script, random: Random, n: int, look: _Look) -> Iterat
             continue
         known = len(whole) == 1
         thing = script.things[(whole or edges)[0]]
-        shapes = same_colour(random, thing.colour, thing.shape, known=known)
+        shapes = pick_shapes(random, thing.shape, known=known)[known:]
         yield Item(
             form=form,
             subtype="visible_change" if known else "change_of_an_edge",

@@ -11,7 +11,6 @@ from random import Random
 import msgspec
 
 from streamsim.episodes.episode import Status
-from streamsim.episodes.make.palette import SHAPES
 
 ABSTENTION = "cannot be told"
 """The option that is on every item, and right where the record does not answer."""
@@ -175,9 +174,24 @@ def pick_others(
     return tuple(rest[: 3 if answer is None else 2])
 
 
-def same_colour(random: Random, colour: str, shape: str, *, known: bool) -> tuple[str, ...]:
-    """Shapes to choose from beside a known one, or with it; the one whose top looks the same is there."""
-    rest = [other for other in SHAPES if other not in (shape, LOOKALIKES.get(shape))]
-    random.shuffle(rest)
-    others = [LOOKALIKES[shape], *rest] if shape in LOOKALIKES else rest
-    return tuple(others[:2]) if known else (shape, *others[:2])
+def pick_shapes(random: Random, shape: str, *, known: bool) -> tuple[str, ...]:
+    """Shapes to choose from, ``shape`` first: always two whose tops look the same, and a third.
+
+    Where only an edge shows, ``shape`` is one of the two. Where it is known it is any of the three
+    equally often, and a cube is the third as often as for an edge: the options say nothing.
+    """
+    pairs = [("ball", "ring"), ("cone", "star")]
+    if shape not in LOOKALIKES:
+        return (shape, *random.choice(pairs))
+    own, other = pairs if shape in pairs[0] else pairs[::-1]
+    throw = random.random()
+    if known and throw < _ODD_ONE_OUT:
+        return (shape, *other)
+    third = "cube" if random.random() < _CUBE_AMONG_THREE else random.choice(other)
+    return (shape, *(one for one in own if one != shape), third)
+
+
+_ODD_ONE_OUT = 1 / 6
+_CUBE_AMONG_THREE = 0.6
+"""One known shape in five is a cube. With it as the answer 1/5 of all threes, and 2/5 with it beside one of
+the two: 3/5 with a cube, as for edges. Of the other threes a third have the odd one out as answer."""

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
+from random import Random
 
 import msgspec
 import pytest
@@ -250,3 +251,26 @@ def in_view(script: Script, spot: Spot, media_ns: int) -> bool:
     """Whether any of a spot's 44 columns lies in the view, which is 512 wide."""
     left = script.view_x(media_ns)
     return left < spot.x + 22 and spot.x - 22 < left + 512
+
+
+def test_shapes_to_choose_from_do_not_tell_known_from_uncertain() -> None:
+    """Threes are as often of each kind for an edge as for a known shape, which is any of three alike."""
+    random = Random(1)
+    shapes = ("ball", "cube", "cone", "star", "ring")
+    kinds: dict[bool, Counter[tuple[str, ...]]] = {True: Counter(), False: Counter()}
+    answers: Counter[tuple[tuple[str, ...], str]] = Counter()
+    for known in (True, False):
+        for draw in range(20_000):
+            pool = shapes if known else tuple(shape for shape in shapes if shape != "cube")
+            shape = pool[draw % len(pool)]
+            options = question.pick_shapes(random, shape, known=known)
+            assert options[0] == shape and len(set(options)) == 3
+            three = tuple(sorted(options))
+            kinds[known][three] += 1
+            if known:
+                answers[three, shape] += 1
+    assert kinds[True].keys() == kinds[False].keys()
+    for three, count in kinds[True].items():
+        assert count == pytest.approx(kinds[False][three], rel=0.12)
+        for shape in three:
+            assert answers[three, shape] / count == pytest.approx(1 / 3, abs=0.04)
