@@ -233,6 +233,8 @@ class Play:
                     close()
         except BaseException:  # noqa: BLE001 - this answer has failed, the session goes on
             reason, error = "failed", describe_failure()
+        # said while the turn is open: behind its end, a simulated clock may have moved on before
+        self._report_stats(agent)
         service_ns = turn.elapsed_ns()
         with self._changed:
             self._turn = None
@@ -247,7 +249,6 @@ class Play:
                 error=error,
             ),
         )
-        self._report_stats(agent)
 
     def _report_stats(self, agent: Agent) -> None:
         try:

@@ -528,6 +528,19 @@ class TestWords:
         stats = scene.hear_until(wire.Stats)[-1]
         assert isinstance(stats, wire.Stats) and len(stats.values) == MAX_FIGURES
 
+    def test_figures_come_before_the_end_of_their_turn(self, stage: MakeStage) -> None:
+        """Behind it, lockstep may have gone on: where they stand in the journal would be chance."""
+
+        class Counting(Diary):
+            def stats(self) -> dict[str, float]:
+                return {"memory_bytes": 7.0}
+
+        scene = stage(Counting())
+        scene.begin()
+        scene.ask(1, 0)
+        heard = scene.hear_until(wire.TurnEnded)
+        assert heard[-2] == wire.Stats(values={"memory_bytes": 7.0})
+
     def test_figures_that_fail_cost_nothing(self, stage: MakeStage) -> None:
         class Broken(Diary):
             def stats(self) -> dict[str, float]:
