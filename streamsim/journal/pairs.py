@@ -8,6 +8,7 @@ clocks that it checks.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -94,11 +95,14 @@ class ClockPairs:
 
     def wall_at(self, media_ns: int) -> int | None:
         """The wall time at which media time first reached ``media_ns``; None if it has not."""
-        for pair, following in zip(self._pairs, [*self._pairs[1:], None], strict=True):
-            wall_ns = pair.wall_at(media_ns)
+        later = bisect_left(self._pairs, media_ns, key=lambda pair: pair.media_ns)
+        following = self._pairs[later] if later < len(self._pairs) else None
+        if later:
+            # it ran there under the last pair that began before, or came there with the next
+            wall_ns = self._pairs[later - 1].wall_at(media_ns)
             if wall_ns is not None and (following is None or wall_ns <= following.wall_ns):
                 return wall_ns
-        return None
+        return None if following is None else following.wall_ns
 
     def _refuse(self, at: Instant, taken: ClockTaken, busy: bool) -> Contradiction | None:
         reason = taken.reason
