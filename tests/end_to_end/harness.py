@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,11 @@ class Simulator:
     def call(self, *arguments: object, python_path: Path | None = None) -> Finished:
         """Run ``streamsim ARGUMENTS`` to its end."""
         return self.finish(self.start(*arguments, python_path=python_path))
+
+    def call_together(self, *commands: Sequence[object]) -> list[Finished]:
+        """Run several commands at the same time, each to its end."""
+        processes = [self.start(*command) for command in commands]
+        return [self.finish(process) for process in processes]
 
     def read_urls(self, process: subprocess.Popen[str], lanes: int) -> list[str]:
         """The addresses that ``streamsim serve`` announces."""

@@ -6,6 +6,7 @@ must know nothing of their neighbours, and each comes after a fault to a new age
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from streamsim.events import (
     WarningRaised,
 )
 from streamsim.journal.read import JournalFile
+from streamsim.journal.verify import verify_run
 from tests.end_to_end.harness import Finished, Simulator, events_of, read_sessions
 
 pytestmark = pytest.mark.slow
@@ -120,40 +122,74 @@ class MatrixRun:
         return self.sessions[next(episode for episode, name in self.faults.items() if name == fault)]
 
 
-def play_matrix(folder: Path, dataset: Path, faults: list[str], *options: object) -> MatrixRun:
+FAULTY = ("--agent", "agents_for_tests:Faulty", "--agent-arg")
+STARTING = ("raise", "leave", "exit", "kill", "hang", "hold", "stop", "none")
+"""What the processes of one run do while their agent is made, in the order of their start."""
+
+
+def matrix_command(dataset: Path, faults: list[str], *options: object) -> list[object]:
     """Play one session for each of ``faults``, in lockstep, two frames a second."""
-    simulator = Simulator(folder)
-    done = simulator.call(
-        *("run", dataset, "--out", "run", "--json", "--limit", len(faults)),
-        *("--agent", "agents_for_tests:Faulty", "--agent-arg", f"faults={','.join(faults)}"),
-        *("--clock", "lockstep", "--fps", 2, *options),
-    )
+    return [
+        *("run", dataset, "--out", "run", "--json", "--limit", len(faults), *FAULTY),
+        *(f"faults={','.join(faults)}", "--clock", "lockstep", "--fps", 2, *options),
+    ]
+
+
+def finish_matrix(simulator: Simulator, process: subprocess.Popen[str], faults: list[str]) -> MatrixRun:
+    """Wait for the end of such a run, and look at what it left."""
+    done = simulator.finish(process)
     left = simulator.processes()
     simulator.kill_processes()
-    return MatrixRun(
-        done=done,
-        folder=folder / "run",
-        sessions=read_sessions(folder / "run"),
-        faults={f"e{number:02}": fault for number, fault in enumerate(faults)},
-        left=left,
-    )
+    run = simulator.folder / "run"
+    assert verify_run(run).offence is None
+    named = {f"e{number:02}": fault for number, fault in enumerate(faults)}
+    return MatrixRun(done=done, folder=run, sessions=read_sessions(run), faults=named, left=left)
 
 
 @pytest.fixture(scope="module")
 def at_once(tmp_path_factory: pytest.TempPathFactory, one_clip: Path) -> MatrixRun:
+    """The faults that show at once, with well-behaved sessions between them."""
     faults = ["ok", *AT_ONCE, "ok"]
     faults[9:9] = faults[18:18] = ["ok", "ok"]
-    return play_matrix(tmp_path_factory.mktemp("at-once"), one_clip, faults, "--sessions", 2)
+    simulator = Simulator(tmp_path_factory.mktemp("at-once"))
+    process = simulator.start(*matrix_command(one_clip, faults, "--sessions", 2))
+    return finish_matrix(simulator, process, faults)
 
 
 @pytest.fixture(scope="module")
-def after_a_while(tmp_path_factory: pytest.TempPathFactory, one_clip: Path) -> MatrixRun:
-    faults = [*AFTER_A_WHILE]
-    faults[3:3] = faults[8:8] = faults[13:13] = ["ok", "ok"]
-    return play_matrix(
-        *(tmp_path_factory.mktemp("after-a-while"), one_clip, faults, "--sessions", 8),
-        *("--ready-timeout", 4, "--answer-timeout", 1.2, "--hang-timeout", 0.5, "--drain-timeout", 1.5),
-    )
+def waiting(tmp_path_factory: pytest.TempPathFactory, one_clip: Path) -> dict[str, MatrixRun]:
+    """Three runs that mostly wait for timeouts, and do so together."""
+    faults = {name: ["ok"] for name in ("after_a_while", "credit", "starting")}
+    faults["after_a_while"] = [*AFTER_A_WHILE]
+    for place in (3, 8, 13):
+        faults["after_a_while"][place:place] = ["ok", "ok"]
+    faults["credit"] = ["observe-stop", "task-stop", "ok"]
+    faults["starting"] = list(STARTING)
+    simulators = {name: Simulator(tmp_path_factory.mktemp(name)) for name in faults}
+    count = simulators["starting"].folder / "count"
+    commands: dict[str, list[object]] = {
+        "after_a_while": matrix_command(
+            *(one_clip, faults["after_a_while"], "--sessions", 6),
+            *("--ready-timeout", 5, "--answer-timeout", 1.2, "--hang-timeout", 0.5, "--drain-timeout", 1.5),
+        ),
+        "credit": [
+            *("run", one_clip, "--out", "run", "--json", "--limit", 3, "--fps", 10, "--sessions", 3),
+            *(*FAULTY, f"faults={','.join(faults['credit'])}", "--credit", 2, "--credit-timeout", 0.5),
+        ],
+        "starting": [
+            *("run", one_clip, "--out", "run", "--json", "--limit", len(STARTING), "--sessions", 3),
+            *("--agent", "agents_for_tests:Starting", "--agent-arg", f"actions={','.join(STARTING)}"),
+            *("--agent-arg", f"count={count}", "--clock", "lockstep", "--ready-timeout", 5),
+        ],
+    }
+    processes = {name: simulators[name].start(*command) for name, command in commands.items()}
+    return {name: finish_matrix(simulators[name], processes[name], faults[name]) for name in faults}
+
+
+@pytest.fixture(scope="module")
+def after_a_while(waiting: dict[str, MatrixRun]) -> MatrixRun:
+    """The faults that only a timeout shows, with well-behaved sessions between them."""
+    return waiting["after_a_while"]
 
 
 @pytest.mark.parametrize("fault", AT_ONCE)
@@ -182,7 +218,7 @@ def check_session(journal: JournalFile, expected: Expected) -> None:
     if expected.trace:
         assert len(traces) == 1
         assert traces[0].startswith("Traceback") and traces[0].rstrip().endswith(expected.trace)
-        assert "agents_for_tests.py" in traces[0] or "worker.py" in traces[0]
+        assert "agents_for_tests.py" in traces[0] or "/streamsim_agents/" in traces[0]
     else:
         assert traces == []
 
@@ -255,75 +291,53 @@ def test_half_saved_memory_never_counts(at_once: MatrixRun, after_a_while: Matri
         assert len(whole) == saved > 0
 
 
-def test_client_that_stops_reading_runs_out_of_credit(simulator: Simulator, one_clip: Path) -> None:
-    done = simulator.call(
-        *("run", one_clip, "--out", "run", "--json", "--limit", 3, "--fps", 10, "--sessions", 3),
-        *("--agent", "agents_for_tests:Faulty", "--agent-arg", "faults=observe-stop,task-stop,ok"),
-        *("--credit", 2, "--credit-timeout", 0.5),
-    )
-    assert done.code == 1
-    assert simulator.processes() == {}
-    sessions = read_sessions(simulator.folder / "run")
-    for episode, outcomes in (("e00", CUT_AT_FRAME), ("e01", CUT_AT_Q2)):
-        detail = "no reception acknowledged for 0.5 s"
-        check_session(sessions[episode], Expected(outcomes=outcomes, reason="disconnected", detail=detail))
-    check_session(sessions["e02"], Expected(outcomes=ALL_ANSWERED))
+def test_client_that_stops_reading_runs_out_of_credit(waiting: dict[str, MatrixRun]) -> None:
+    run = waiting["credit"]
+    assert (run.done.code, run.left) == (1, {})
+    detail = "no reception acknowledged for 0.5 s"
+    for fault, outcomes in (("observe-stop", CUT_AT_FRAME), ("task-stop", CUT_AT_Q2)):
+        expected = Expected(outcomes=outcomes, reason="disconnected", detail=detail)
+        check_session(run.session(fault), expected)
+    check_session(run.session("ok"), Expected(outcomes=ALL_ANSWERED))
 
 
-def test_agents_that_fail_while_they_are_made(simulator: Simulator, one_clip: Path) -> None:
-    actions = ["raise", "leave", "exit", "kill", "hang", "hold", "stop", "none"]
-    done = simulator.call(
-        *("run", one_clip, "--out", "run", "--json", "--limit", len(actions), "--sessions", 3),
-        *("--agent", "agents_for_tests:Starting", "--agent-arg", f"actions={','.join(actions)}"),
-        *("--agent-arg", f"count={simulator.folder / 'count'}"),
-        *("--clock", "lockstep", "--ready-timeout", 4),
-    )
-    assert done.code == 1
-    assert simulator.processes() == {}
-    journals = list(read_sessions(simulator.folder / "run").values())
-    assert Counter(journal.ended.reason for journal in journals if journal.ended) == {
-        "agent_failed": 4,
-        "ready_timeout": 3,
-        "completed": 1,
+def test_agents_that_fail_while_they_are_made(waiting: dict[str, MatrixRun]) -> None:
+    run = waiting["starting"]
+    assert (run.done.code, run.left) == (1, {})
+    journals = list(run.sessions.values())
+    ended = [journal.ended for journal in journals if journal.ended]
+    assert Counter(end.reason for end in ended) == {"agent_failed": 4, "ready_timeout": 3, "completed": 1}
+    assert Counter(end.detail.partition(", see")[0] for end in ended if end.reason == "agent_failed") == {
+        "the agent raised in load": 2,
+        "the agent process exited with code 9 before it connected": 1,
+        "the agent process was ended by SIGKILL before it connected": 1,
     }
-    for journal in journals:
-        assert journal.ended is not None
-        check_session(
-            journal,
-            Expected(
-                outcomes=ALL_ANSWERED if journal.complete else NONE_REACHED,
-                reason=journal.ended.reason,
-                trace=next((name for name in (BROKEN, LEFT) if name in _errors(journal)), ""),
-            ),
-        )
     assert Counter(_errors(journal).rpartition("\n")[2] for journal in journals) == {
         BROKEN: 1,
         LEFT: 1,
         "": 6,
     }
-    failed = Counter(
-        journal.ended.detail.partition(", see")[0]
-        for journal in journals
-        if journal.ended and journal.ended.reason == "agent_failed"
-    )
-    assert failed == {
-        "the agent raised in load": 2,
-        "the agent process exited with code 9 before it connected": 1,
-        "the agent process was ended by SIGKILL before it connected": 1,
-    }
+    for journal, end in zip(journals, ended, strict=True):
+        outcomes = ALL_ANSWERED if end.reason == "completed" else NONE_REACHED
+        trace = next((name for name in (BROKEN, LEFT) if name in _errors(journal)), "")
+        check_session(journal, Expected(outcomes=outcomes, reason=end.reason, trace=trace))
 
 
 def _errors(journal: JournalFile) -> str:
     return "".join(event.error for _, event in events_of(journal, AgentFailed)).rstrip()
 
 
-def test_agent_that_exits_when_imported(simulator: Simulator, one_clip: Path) -> None:
-    done = simulator.call(
-        *("run", one_clip, "--out", "run", "--json", "--limit", 2),
-        *("--agent", "agent_that_leaves:Leaver", "--clock", "lockstep"),
+def test_agents_that_end_in_other_ways(simulator: Simulator, one_clip: Path) -> None:
+    common = ("run", one_clip, "--json", "--limit", 2, "--clock", "lockstep", "--agent")
+    done = simulator.call_together(
+        (*common, "agent_that_leaves:Leaver", "--out", "imported"),
+        (*common, "agents_for_tests:WithChild", "--out", "child"),
     )
-    assert done.code == 1
-    for journal in read_sessions(simulator.folder / "run").values():
+    assert [finished.code for finished in done] == [1, 1]
+    assert simulator.processes() == {}, "what an agent started goes with it"
+    for journal in read_sessions(simulator.folder / "child").values():
+        check_session(journal, Expected(outcomes=CUT_AT_Q2, reason="disconnected", detail=EXITED))
+    for journal in read_sessions(simulator.folder / "imported").values():
         check_session(
             journal,
             Expected(
@@ -332,12 +346,3 @@ def test_agent_that_exits_when_imported(simulator: Simulator, one_clip: Path) ->
                 detail="exited with code 7 before it connected, see logs/lane-1.log",
             ),
         )
-
-
-def test_what_an_agent_started_goes_with_it(simulator: Simulator, one_clip: Path) -> None:
-    done = simulator.call(
-        *("run", one_clip, "--out", "run", "--json", "--limit", 2, "--clock", "lockstep"),
-        *("--agent", "agents_for_tests:WithChild"),
-    )
-    assert done.code == 1
-    assert simulator.processes() == {}

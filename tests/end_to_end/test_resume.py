@@ -74,8 +74,12 @@ def test_run_killed_five_times_scores_as_if_undisturbed(simulator: Simulator, on
         complete |= {path.name: path.read_bytes() for path in journals if read_journal(path).complete}
     assert len(list((simulator.folder / "spent").iterdir())) == KILLS
 
-    done = simulator.call(*command, "--out", run, "--sessions", 3, "--resume")
-    assert done.code == 0, done.err
+    resume = (*command, "--out", run, "--resume")
+    # all moments are spent now
+    done, undisturbed = simulator.call_together(
+        (*resume, "--sessions", 3), (*command, "--out", "undisturbed", "--sessions", 2)
+    )
+    assert (done.code, undisturbed.code) == (0, 0), done.err + undisturbed.err
     report = done.report
     assert (report["sessions"], report["complete"]) == (EPISODES, EPISODES)
     assert report["outcomes"]["answered"] == report["queries"] == 4 * EPISODES
@@ -84,8 +88,6 @@ def test_run_killed_five_times_scores_as_if_undisturbed(simulator: Simulator, on
     attempts = {journal.started.attempt for journal in read_last_attempts(run)}
     assert max(attempts) > 1
 
-    undisturbed = simulator.call(*command, "--out", "undisturbed")  # all moments are spent
-    assert undisturbed.code == 0
     scores = undisturbed.report["scores"]
     assert {**report["scores"], "run": ""} == {**scores, "run": ""}
     assert scores["n"] == 4 * EPISODES and scores["partial"] is None
@@ -93,14 +95,11 @@ def test_run_killed_five_times_scores_as_if_undisturbed(simulator: Simulator, on
     for episode, journal in once.items():
         assert story(resumed[episode]) == story(journal)  # later prompts and seeds too
 
-    # there is nothing left to do, and nothing is done
-    again = simulator.call(*command, "--out", run, "--resume")
+    # there is nothing left to do, and nothing is done; another configuration is another run
+    again, refused = simulator.call_together(resume, (*resume, "--seed", 7, "--answer-timeout", 3))
     assert again.code == 0
     assert again.report["scores"] == report["scores"]
     assert again.report["digests"] == report["digests"]
-
-    # another configuration is another run
-    refused = simulator.call(*command, "--out", run, "--resume", "--seed", 7, "--answer-timeout", 3)
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
     assert "seed: the run has 0, the command says 7" in refused.err
     assert "answer_timeout_s: the run has 600.0, the command says 3.0" in refused.err

