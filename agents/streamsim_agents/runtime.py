@@ -1,8 +1,8 @@
 """The agent's side of the wire: a socket loop that never blocks, beside the one worker thread.
 
 The loop reads at all times and acknowledges reception at once; it has no say in what the agent does
-next. A connection plays one session; after its ``bye`` the runtime connects again, until the server
-says that there is no more to play (close code 4000).
+next. A connection plays one session; after its ``bye``, or where the server gave the session up (1001),
+the runtime connects again, until the server says that there is no more to play (4000) or is gone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -33,6 +34,10 @@ PING_TIMEOUT_S = 90.0
 SOCKET_BUFFER_BYTES = 64 << 10
 IDLE_GRACE_S = 5.0
 """How long a worker may go on after its connection is gone before the process ends with it inside."""
+
+
+_Ending = Literal["played", "stopped", "finished"]
+"""How a connection ended well: with ``bye``, by the server in the middle, or because there is no more."""
 
 
 class ConnectError(Exception):
@@ -62,10 +67,20 @@ class Runtime:
         """Play until the server has no more; returns how many sessions were played to their ``bye``."""
         self._worker.start()
         played = 0
+        was_there = False
         try:
             await self._load()
-            while await self._play_one():
-                played += 1
+            while True:
+                try:
+                    ending = await self._play_one()
+                except ConnectError:
+                    if not was_there:
+                        raise
+                    break  # nobody is there any more: the run is over
+                if ending == "finished":
+                    break
+                was_there = True
+                played += ending == "played"
         finally:
             self._worker.quit()
             if not await asyncio.to_thread(self._worker.join, IDLE_GRACE_S):
@@ -85,8 +100,8 @@ class Runtime:
         self._worker.load(done)
         await loaded.wait()
 
-    async def _play_one(self) -> bool:
-        """One connection; True if a session was played, False if the server has no more."""
+    async def _play_one(self) -> _Ending:
+        """One connection, which is one session; ``ConnectError`` if there is none to be had."""
         try:
             async with connect(
                 self._url,
@@ -139,11 +154,11 @@ class _SessionLoop:
         self._said_bye = False
         self._lag = LoopLag()
 
-    async def play(self) -> bool:
+    async def play(self) -> _Ending:
         with self._lag:
             return await self._play()
 
-    async def _play(self) -> bool:
+    async def _play(self) -> _Ending:
         fault: ProtocolError | None = None
         async with asyncio.TaskGroup() as group:  # a fault of the sender ends the receiver too
             sender = group.create_task(self._send_all())
@@ -166,12 +181,14 @@ class _SessionLoop:
             raise SessionRefused(f"the server broke the contract: {fault}")
         return self._verdict()
 
-    def _verdict(self) -> bool:
+    def _verdict(self) -> _Ending:
         code = self._socket.close_code
         if code == CloseCode.FINISHED:
-            return False
+            return "finished"
         if self._said_bye:
-            return True
+            return "played"
+        if code == CloseCode.GOING_AWAY:
+            return "stopped"
         reason = self._socket.close_reason or "no reason given"
         raise SessionRefused(f"connection closed with code {code}: {reason}")
 

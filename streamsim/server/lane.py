@@ -255,6 +255,8 @@ class Lane:
         process, self._process = self._process, None
         if process is not None:
             await process.stop(grace_s)
+            # it may have come back meanwhile: the next process must not find its place taken
+            await self._detach(CloseCode.NORMAL, "", UNRESPONSIVE_GRACE_S)
 
     @contextlib.contextmanager
     def _journal(self, job: Job, episode: Episode) -> Iterator[JournalWriter]:
