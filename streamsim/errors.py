@@ -1,6 +1,7 @@
 """Errors that a user can meet, each with the exit code of the command line.
 
     StreamsimError          exit 1: the thing that was checked or run is bad
+    ├── JournalError        a session's journal cannot be written: the run stops, and can be resumed
     └── UsageError          exit 2: wrong usage or wrong input; nothing was changed
         ├── DatasetError    a dataset folder or annotation file cannot be read
         ├── VideoError      a video cannot be read, has no picture, or ends early
@@ -16,6 +17,10 @@ class StreamsimError(Exception):
     """Something that was checked or run is bad."""
 
     exit_code = 1
+
+
+class JournalError(StreamsimError):
+    """A session's journal cannot be written, so nothing more may be played."""
 
 
 class UsageError(StreamsimError):

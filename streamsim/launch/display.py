@@ -72,7 +72,7 @@ class RunDisplay:
                 self._line(f"[{self._ended}/{self._sessions}] {lane.episode}: {notice.detail}, {answered}")
             case "warning":
                 self._line(f"warning: {lane.episode}: {notice.detail}")
-            case "listening" | "refused":
+            case "listening" | "refused" | "failed":
                 pass
         if self._live.is_started:
             self._live.update(self._table())

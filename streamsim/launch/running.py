@@ -56,17 +56,21 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     async with server:
-        refused = ""
+        refused = failed = ""
         with RunDisplay(console, sessions=len(planned.plan.jobs), quiet=quiet) as display:
             async for news in server.notices():
                 if news.kind == "refused":
                     refused = news.detail
+                if news.kind == "failed":
+                    failed = news.detail
                 if news.kind == "listening" and announce_urls:
                     console.print(f"listening: {news.url}", markup=False, highlight=False, soft_wrap=True)
                 display.show(news)
         code = await server.wait()
     if refused:
         raise UsageError(refused)
+    if failed:
+        raise ServerDied(failed)
     if server.errors:
         log = planned.folder / "logs" / "server.log"
         with log.open("a", encoding="utf-8") as file:

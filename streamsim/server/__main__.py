@@ -14,13 +14,14 @@ import gc
 import signal
 import sys
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from aiohttp import web
 
 from streamsim.episodes.dataset import load_dataset
-from streamsim.errors import StreamsimError, UsageError
+from streamsim.errors import JournalError, StreamsimError, UsageError
 from streamsim.journal.folder import hold_run_folder
 from streamsim.journal.write import JournalSync
 from streamsim.prompts import load_prompts
@@ -127,6 +128,20 @@ async def _main() -> int:
     except StreamsimError as error:
         notices.refused(str(error))
         return error.exit_code
+    except BaseExceptionGroup as group:  # what a lane met ends all of them
+        faults = group.subgroup(JournalError)
+        if faults is None:
+            raise
+        notices.failed(str(next(_leaves(faults))))
+        return JournalError.exit_code
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import WebSocketError, WSMsgType, web
 
 from streamsim.clock import Clock
-from streamsim.errors import VideoError
+from streamsim.errors import JournalError, VideoError
 from streamsim.events import AnyEvent, EndReason, HarnessReported, Instant, SessionEnded
 from streamsim.journal.write import JournalWriter
 from streamsim.server.loop_lag import LagWindow, LoopLag
@@ -116,7 +116,10 @@ class SessionDriver:
                 self.ended_as = event.reason
 
     def _record(self, at: Instant, event: AnyEvent) -> None:
-        self._journal.write(at, event)
+        try:
+            self._journal.write(at, event)
+        except OSError as error:
+            raise JournalError(describe_journal_fault(error)) from error
         self._observer(at, event)
 
     def _report_harness(self, window: LagWindow) -> HarnessReported:
@@ -340,6 +343,12 @@ class SessionDriver:
             if len(self._received) >= RECEIVED_WAITING:
                 self._room.clear()
                 await self._room.wait()
+
+
+def describe_journal_fault(error: OSError) -> str:
+    """Why a journal cannot be written, and what to do."""
+    reason = (error.strerror or str(error)).lower()
+    return f"cannot write a journal: {reason}; make room, then continue with --resume"
 
 
 def _duration(nanoseconds: float | None) -> int | None:

@@ -17,13 +17,13 @@ from streamsim.clock import make_clock
 from streamsim.episodes.dataset import Dataset
 from streamsim.episodes.episode import Episode
 from streamsim.episodes.sampling import Sampling, fit_size
-from streamsim.errors import VideoError
+from streamsim.errors import JournalError, VideoError
 from streamsim.events import AnyEvent, EndReason, Instant
 from streamsim.journal.folder import journal_path
 from streamsim.journal.write import JournalSync, JournalWriter
 from streamsim.prompts import Prompts
 from streamsim.reading import Reader
-from streamsim.server.driver import SessionDriver, close_socket
+from streamsim.server.driver import SessionDriver, close_socket, describe_journal_fault
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import Media, MediaStore
 from streamsim.server.plan import Job, ServerPlan, session_name, session_seed
@@ -146,6 +146,8 @@ class Lane:
                     await self._play_with(job, episode, media, journal)
             except VideoError as error:
                 self._record_refusal(job, episode, journal, str(error))
+            except JournalError:
+                raise
             except Exception:  # noqa: BLE001 - a session's edge: the other lanes go on, whatever this one met
                 traceback.print_exc()
 
@@ -261,11 +263,14 @@ class Lane:
     @contextlib.contextmanager
     def _journal(self, job: Job, episode: Episode) -> Iterator[JournalWriter]:
         path = journal_path(Path(self._shared.plan.folder), episode.id, job.repeat, job.attempt)
-        writer = JournalWriter(path, self._shared.sync)
         try:
-            yield writer
-        finally:
-            writer.close()
+            writer = JournalWriter(path, self._shared.sync)
+            try:
+                yield writer
+            finally:
+                writer.close()
+        except OSError as error:
+            raise JournalError(describe_journal_fault(error)) from error
 
     def _sampling(self) -> Sampling:
         config = self._shared.plan.config

@@ -33,7 +33,9 @@ MAX_DETAIL_CHARS = 500
 class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One notice; which fields are set depends on ``kind``."""
 
-    kind: Literal["listening", "refused", "session", "ready", "position", "outcome", "warning", "ended"]
+    kind: Literal[
+        "listening", "refused", "failed", "session", "ready", "position", "outcome", "warning", "ended"
+    ]
     lane: int = 0
     episode: str = ""
     repeat: int = 0
@@ -62,6 +64,10 @@ class Notices:
     def refused(self, detail: str) -> None:
         """The plan cannot be served."""
         self._write(Notice(kind="refused", detail=detail))
+
+    def failed(self, detail: str) -> None:
+        """The run cannot go on."""
+        self._write(Notice(kind="failed", detail=detail))
 
     def observe(self, lane: int, job: Job, at: Instant, event: AnyEvent) -> None:
         """Something happened in a session."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from streamsim.events import ChainClosed
+from streamsim.journal.read import read_journal
 from streamsim.report.run_scores import score_run
 from tests.end_to_end.harness import Finished, Simulator, events_of, read_sessions
 
@@ -104,3 +105,29 @@ def test_reader_that_went_away_costs_nothing(simulator: Simulator, one_clip: Pat
     assert "Traceback" not in (result.stderr or "")
     assert (simulator.folder / "run" / "scores.json").is_file()
     assert [journal.complete for journal in read_sessions(simulator.folder / "run").values()] == [True]
+
+
+def test_journal_that_cannot_be_written_stops_the_run(simulator: Simulator, one_clip: Path) -> None:
+    """A full disk, as far as files of this run go: no file may grow beyond 10 kB."""
+    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)); "
+    command = ["run", str(one_clip), "--out", "run", "--limit", "4", "--fps", "2", "--clock", "lockstep"]
+    command += ["--agent", "null", "--sessions", "2", "--json"]
+    result = subprocess.run(
+        [sys.executable, "-c", limited + "runpy.run_module('streamsim.cli', run_name='__main__')", *command],
+        cwd=simulator.folder,
+        env=simulator.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[-1] == (
+        "streamsim run: cannot write a journal: file too large; make room, then continue with --resume"
+    )
+    assert "Traceback" not in result.stderr
+    assert simulator.processes() == {}
+    for path in (simulator.folder / "run" / "sessions").iterdir():
+        journal = read_journal(path)
+        assert journal.entries and journal.fault is None and not journal.complete
+    again = simulator.call(*command, "--resume")
+    assert (again.code, again.report["complete"]) == (0, 4), again.err
