@@ -30,6 +30,10 @@ EndReason = Literal[
 ]  # fmt: skip
 
 
+LATE_NS = 50_000_000
+"""A release later than this counts as late: a twentieth of the interval at one frame a second."""
+
+
 class Instant(msgspec.Struct, frozen=True):
     """One moment on both clocks, in nanoseconds: since the episode began, and since ``ready``."""
 
@@ -254,7 +258,9 @@ class HarnessReported(Event, frozen=True, kw_only=True, tag="HarnessReported"):
 
     Loop lag is how late an event loop was to a beat that was due, over ``watched_ns`` of wall time:
     the server's own, and the agent runtime's as that measured it (None where it did not say).
-    ``damaged_pictures`` counts pictures that could not be decoded or are flagged corrupt.
+    ``damaged_pictures`` counts pictures that could not be decoded or are flagged corrupt. Of the frames
+    ``frames_sent`` went out and ``frames_settled`` came to an end, ``frames_skipped`` and
+    ``frames_failed`` among them; ``frames_late`` left more than 50 ms after due by our own doing.
     """
 
     watched_ns: int
@@ -263,6 +269,11 @@ class HarnessReported(Event, frozen=True, kw_only=True, tag="HarnessReported"):
     agent_lag_p99_ns: int | None = None
     agent_lag_max_ns: int | None = None
     damaged_pictures: int = 0
+    frames_sent: int = 0
+    frames_settled: int = 0
+    frames_skipped: int = 0
+    frames_failed: int = 0
+    frames_late: int = 0
 
 
 class SessionEnded(Event, frozen=True, kw_only=True, tag="SessionEnded"):

@@ -34,6 +34,7 @@ WALL_FIELDS = frozenset(
         "server_lag_max_ns",
         "agent_lag_p99_ns",
         "agent_lag_max_ns",
+        "frames_late",
     }
 )
 """Fields of events that the wall clock decides, and those that merely number."""

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from streamsim.events import LATE_NS
 from streamsim.scoring.latency import clock_name, slope
 from streamsim.scoring.record import Release, SessionRecord
 from streamsim.scoring.spread import Sample, describe
-
-LATE_NS = 50_000_000
-"""A release later than this counts as late: a twentieth of the interval at one frame a second."""
 
 
 def is_late(release: Release) -> bool:

@@ -14,7 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from streamsim.scoring.harness import LATE_NS, is_late
+from streamsim.events import LATE_NS
+from streamsim.scoring.harness import is_late
 from streamsim.scoring.record import SessionRecord
 from streamsim.scoring.spread import nearest_rank
 from streamsim_protocol.messages import ClockMode

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -16,7 +16,16 @@ from aiohttp import WebSocketError, WSMsgType, web
 
 from streamsim.clock import Clock
 from streamsim.errors import JournalError, VideoError
-from streamsim.events import AnyEvent, EndReason, HarnessReported, Instant, SessionEnded
+from streamsim.events import (
+    LATE_NS,
+    AnyEvent,
+    EndReason,
+    FrameSent,
+    FrameSettled,
+    HarnessReported,
+    Instant,
+    SessionEnded,
+)
 from streamsim.journal.write import JournalWriter
 from streamsim.server.loop_lag import LagWindow, LoopLag
 from streamsim.server.media import Media
@@ -66,6 +75,7 @@ class SessionDriver:
         self._lag_window: LagWindow | None = None
         self._runtime_stats: dict[str, float] = {}
         self._observer = observer
+        self._frames: Counter[str] = Counter()
         self._explain_loss = explain_loss
         self.ended_as: EndReason | None = None
         self._origin_ns: int | None = None
@@ -116,6 +126,16 @@ class SessionDriver:
                 self.ended_as = event.reason
 
     def _record(self, at: Instant, event: AnyEvent) -> None:
+        match event:
+            case FrameSent():
+                self._frames["sent"] += 1
+                late_ns = 0 if event.due_wall_ns is None else at.wall_ns - event.due_wall_ns
+                self._frames["late"] += late_ns > LATE_NS and event.held_by != "credit"
+            case FrameSettled():
+                self._frames["settled"] += 1
+                self._frames[event.outcome] += 1
+            case _:
+                pass
         try:
             self._journal.write(at, event)
         except OSError as error:
@@ -133,6 +153,11 @@ class SessionDriver:
             agent_lag_p99_ns=_duration(self._runtime_stats.get(wire.LOOP_LAG_P99)),
             agent_lag_max_ns=_duration(self._runtime_stats.get(wire.LOOP_LAG_MAX)),
             damaged_pictures=self._media.damaged,
+            frames_sent=self._frames["sent"],
+            frames_settled=self._frames["settled"],
+            frames_skipped=self._frames["skipped"],
+            frames_failed=self._frames["failed"],
+            frames_late=self._frames["late"],
         )
 
     # ------------------------------------------------------------------------------------ the loop

@@ -12,6 +12,7 @@ from streamsim.events import (
     ChainClosed,
     FrameSent,
     FrameSettled,
+    HarnessReported,
     ProbeSent,
     SessionEnded,
     TurnStarted,
@@ -69,6 +70,10 @@ def test_latest_skips_up_to_queries_and_counts(played: Played) -> None:
     assert counts["processed"] + counts["skipped"] == 20
     assert (report["frames"]["sent"], report["frames"]["settled"]) == (20, 20)
     assert (report["frames"]["skipped"], report["frames"]["failed"]) == (counts["skipped"], 0)
+    (counted,) = (event for _, event in events_of(journal, HarnessReported))
+    assert (counted.frames_sent, counted.frames_settled, counted.frames_failed) == (20, 20, 0)
+    assert counted.frames_skipped == counts["skipped"]
+    assert counted.frames_late == report["frames"]["late"]
     looked = [event for _, event in events_of(journal, FrameSettled) if event.outcome == "processed"]
     assert all(event.service_ns >= 250_000_000 for event in looked)
     # every query saw its newest visible frame, which was not skipped
