@@ -65,7 +65,7 @@ class Engine:
         self._ids: list[int] = []
         self._lengths: list[int] = [0]
         self._marks: dict[int, Mark] = {}
-        self._last_hidden: Any = None
+        self._synced: Sequence[Piece] | None = None
 
     @property
     def length(self) -> int:
@@ -94,6 +94,9 @@ class Engine:
 
         Raises Cancelled between two chunks; what is prefilled by then stays.
         """
+        if pieces is self._synced:
+            return 0
+        self._synced = None
         kept = self._cut(self.common(pieces))
         before = self.tokens_prefilled
         todo = list(pieces[kept:])
@@ -106,6 +109,7 @@ class Engine:
             if self._recurrent and ahead == 0:
                 self._marks = {newest: mark(self.cache)}
             self._prefill(_take_batch(todo, ahead if self._recurrent and ahead > 0 else len(todo)))
+        self._synced = pieces
         return self.tokens_prefilled - before
 
     @contextmanager
@@ -175,7 +179,7 @@ class Engine:
 
     def _prefill(self, batch: list[Piece]) -> None:
         try:
-            self._last_hidden, cursors, ids = self.run(batch, self._cursors[-1])
+            _, cursors, ids = self.run(batch, self._cursors[-1])
         except BaseException:
             # some layers may hold more than others: go back to what is known to be whole
             if self._recurrent:
@@ -216,7 +220,7 @@ class Branch:
 
     def __init__(self, engine: Engine, cursor: Cursor, ids: Sequence[int]) -> None:
         self._engine, self._cursor = engine, cursor
-        self._ids = list(ids) if engine.processors else []
+        self._ids = torch.tensor([list(ids) if engine.processors else []], dtype=torch.long)
         self._hidden: Any = None
         self._pending: list[int] = []
         self.ended = False
@@ -227,13 +231,12 @@ class Branch:
         """Run the query's own pieces; the answer begins behind them."""
         self._hidden, cursors, ids = self._engine.run(pieces, self._cursor)
         self._cursor = cursors[-1]
-        if self._engine.processors:
-            self._ids += [token for piece_ids in ids for token in piece_ids]
+        self._remember([token for piece_ids in ids for token in piece_ids])
 
     def force(self, ids: Sequence[int]) -> None:
         """Go on as if the model had said ``ids``."""
         self._pending += ids
-        self._ids += ids if self._engine.processors else ()
+        self._remember(ids)
         self.ended = False
 
     def decode(self, limit: int) -> Iterator[int]:
@@ -244,8 +247,7 @@ class Branch:
                 self.ended = True
                 return
             self._pending = [token]
-            if self._engine.processors:
-                self._ids.append(token)
+            self._remember([token])
             yield token
 
     @inference
@@ -260,11 +262,14 @@ class Branch:
     @inference
     def _next(self) -> int:
         logits = self.logits()
-        if self._engine.processors:
-            ids = torch.tensor([self._ids], device=logits.device)
-            for processor in self._engine.processors:
-                logits = processor(ids, logits)
+        for processor in self._engine.processors:
+            logits = processor(self._ids.to(logits.device), logits)
         return int(logits.argmax(dim=-1))
+
+    def _remember(self, ids: Sequence[int]) -> None:
+        """Keep the prompt's tokens for the processors, if there are any."""
+        if self._engine.processors:
+            self._ids = torch.cat([self._ids, torch.tensor([list(ids)], dtype=torch.long)], dim=1)
 
 
 def _take_batch(todo: list[Piece], limit: int) -> list[Piece]:

@@ -75,7 +75,9 @@ def build(shape: str, *, device: str = "cpu", dtype: str = "float32") -> tuple[A
     settings = model.generation_config
     settings.eos_token_id, settings.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
     # a trained model never says a placeholder; one with random weights would
-    settings.suppress_tokens = sorted(set(tokenizer.added_tokens_decoder) - {tokenizer.eos_token_id})
+    placeholders = set(tokenizer.added_tokens_decoder) - {tokenizer.eos_token_id}
+    unnamed = range(len(tokenizer), model.config.get_text_config().vocab_size)
+    settings.suppress_tokens = sorted(placeholders.union(unnamed))
     if family == "qwen2_5_vl":
         settings.repetition_penalty = 1.05
     return model.eval(), processor

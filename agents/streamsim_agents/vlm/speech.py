@@ -73,6 +73,8 @@ def speak(utterance: Utterance, tokenizer: Any, turn: Turn, limit: int) -> Itera
             yield text
             if turn.cancelled:  # while the text was on its way
                 return
+    if "first_token" not in turn.marks:  # it ended at once
+        turn.mark("first_token")
     if text := detokenizer.finish():
         yield text
 

@@ -157,10 +157,8 @@ class FrameStream(Stream):
 
     def _look(self, cue: Cue) -> History:
         parts = self.parts(cue)
-        shown = (
-            self.session,
-            *((part.label, part.fps, tuple(entry.key for entry in part.entries)) for part in parts),
-        )
+        # entries are compared by identity: quick, however many there are
+        shown = (self.session, *((part.label, part.fps, part.entries) for part in parts))
         if self._history is None or shown != self._shown:
             videos = self.view.videos(parts, session=self.session, fps=self.fps)
             self._shown, self._history = shown, self.prompter.history(videos)
