@@ -81,6 +81,7 @@ class SessionDriver:
         self._origin_ns: int | None = None
         self._start_wall_ns = 0
         self._started = False
+        self._looked_at = Instant(0, 0)
         self._fed = 0
         self._media_over = False
         self._wake = asyncio.Event()
@@ -202,7 +203,8 @@ class SessionDriver:
                 return False
             self._started = True
             session.clock_taken(self._clock.start(wall_ns))
-        return session.advance(self._now())
+        self._looked_at = self._now()
+        return session.advance(self._looked_at)
 
     def _samples_ready(self) -> int:
         """How many samples the session may know of.
@@ -288,7 +290,9 @@ class SessionDriver:
             walls.append(self._start_wall_ns)
         else:
             due_ns = self.session.next_due_ns()
-            if due_ns is not None and due_ns > self._now().media_ns:
+            # what was due when last looked and is still there is held, and its release wakes us; what has
+            # fallen due since then must not be taken for that
+            if due_ns is not None and due_ns > self._looked_at.media_ns:
                 wall_ns = self._clock.wall_deadline(due_ns)
                 if wall_ns is not None:
                     walls.append(wall_ns)
