@@ -85,6 +85,9 @@ def build(shape: str, *, device: str = "cpu", dtype: str = "float32") -> tuple[A
 
 def write(shape: str, folder: Path) -> Path:
     """Save ``build(shape)`` as a checkpoint folder (about 1 MB for the tiny shapes) and return it."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
     model, processor = build(shape)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)

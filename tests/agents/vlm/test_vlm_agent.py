@@ -74,6 +74,11 @@ def test_it_keeps_the_contract_with_any_memory(name: str, memory: str, brief: Lo
     assert check_agent(lambda: VLM.of(brief(name), memory=memory, open_tokens=12)).skipped == ()
 
 
+def test_it_keeps_the_contract_with_a_memory_of_one_s_own(brief: Load) -> None:
+    memory = "examples.custom_memory:Novel,frames=3,threshold=1"
+    assert check_agent(lambda: VLM.of(brief("qwen2_vl"), memory=memory, open_tokens=12)).skipped == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen2_5_vl", "qwen3_vl", "glm4v", "internvl", "video_llama_3"])
 def test_it_keeps_the_contract_with_retrieval(name: str, brief: Load) -> None:
