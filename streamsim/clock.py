@@ -195,6 +195,7 @@ class SkipClock(PairClock):
 
     def __init__(self) -> None:
         super().__init__(Fraction(1))
+        self._told_wall_ns = 0
 
     def update(
         self, wall_ns: int, *, busy: bool, next_due_ns: int | None, starved: bool
@@ -210,12 +211,19 @@ class SkipClock(PairClock):
             return self._take(self._pair.media_ns, wall_ns, Fraction(1), "release")
         return None
 
+    def now(self, wall_ns: int) -> Instant:
+        """Both times at ``wall_ns``; no later pair reaches back behind it."""
+        self._told_wall_ns = wall_ns
+        return super().now(wall_ns)
+
     def _hold(self, wall_ns: int, next_due_ns: int) -> ClockTaken | None:
+        """Stand at what is due, or at what was told since, where other things held it back before."""
         if not self._pair.rate or self.media_at(wall_ns) < next_due_ns:
             return None
         reached_ns = self.wall_deadline(next_due_ns)
         assert reached_ns is not None
-        return self._take(max(next_due_ns, self._pair.media_ns), reached_ns, Fraction(0), "hold")
+        hold_ns = max(reached_ns, self._told_wall_ns)
+        return self._take(self.media_at(hold_ns), hold_ns, Fraction(0), "hold")
 
 
 class ScaledClock(PairClock):

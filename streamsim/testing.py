@@ -108,17 +108,22 @@ def tiny_samples(count: int, *, without_picture: Sequence[int] = ()) -> list[Sam
     ]
 
 
-def tiny_session(queries: Sequence[EpisodeQuery], samples: int = 10, **changes: Any) -> Session:
+def tiny_session(
+    queries: Sequence[EpisodeQuery], samples: int = 10, *, prompts: Prompts | None = None, **changes: Any
+) -> Session:
     """A session over so many ``samples``, one a second (``times_ns`` in ``changes`` says otherwise).
 
-    Our own prompts, the strict reader; further ``changes`` are fields of ``SessionConfig``.
+    Our own prompts unless there are others, the strict reader; further ``changes`` are fields of
+    ``SessionConfig``.
     """
     times_ns = changes.pop("times_ns", None)
     if times_ns is None:
         times_ns = [k * SECOND_NS for k in range(samples)]
-    if not _prompts:
-        _prompts.append(load_prompts())
-    return Session(tiny_config(**changes), queries, times_ns, _prompts[0], READERS["strict"])
+    if prompts is None:
+        if not _prompts:
+            _prompts.append(load_prompts())
+        prompts = _prompts[0]
+    return Session(tiny_config(**changes), queries, times_ns, prompts, READERS["strict"])
 
 
 def tiny_simulation(

@@ -245,8 +245,7 @@ class Dialogue:
                 self._outgoing.record(now, ChainClosed(query=wire_name(chain.index), outcome=chain.outcome))
 
     def _close_chain(self, chain: QueryChain, outcome: wire.Outcome, now: Instant) -> None:
-        if chain.outcome is not None:
-            return
+        assert chain.outcome is None, "a query has one outcome"
         chain.outcome = outcome
         if self._outgoing.playing:
             self._outgoing.send(wire.ChainClosed(query=wire_name(chain.index)))

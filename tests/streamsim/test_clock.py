@@ -120,6 +120,15 @@ class TestSkip:
         assert take(clock, 7.0, busy=True) == release
         assert clock.now(seconds(7.5)) == Instant(seconds(5.5), seconds(7.5))
 
+    def test_a_hold_never_reaches_back_behind_what_was_told(self) -> None:
+        """F5 was released late, for lack of credit, at 7 s; F6 is not decoded: time stands at 7 s."""
+        clock = SkipClock()
+        clock.start(0)
+        take(clock, 7, busy=True)
+        assert clock.now(seconds(7)).media_ns == seconds(7)
+        hold = ClockTaken(media_ns=seconds(7), wall_ns=seconds(7), rate=0.0, reason="hold")
+        assert take(clock, 7.5, busy=True, starved=True, next_due_ns=seconds(6)) == hold
+
     def test_does_not_jump_over_what_is_not_decoded(self) -> None:
         clock = SkipClock()
         clock.start(0)

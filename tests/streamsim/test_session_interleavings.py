@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -248,5 +249,7 @@ class Interleavings(RuleBasedStateMachine):
         assert len(self.reasons) == int(self.session.ended)
 
 
-Interleavings.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-test_arbitrary_interleavings = Interleavings.TestCase
+Interleavings.TestCase.settings = settings(
+    max_examples=100, stateful_step_count=40, deadline=None, derandomize=True
+)
+test_arbitrary_interleavings = pytest.mark.slow(Interleavings.TestCase)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamsim.chain import MAX_TURN_CHARS
-from streamsim.episodes.episode import EpisodeQuery
+from streamsim.episodes.dataset import DatasetInfo, load_dataset, write_dataset
+from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry, Status
 from streamsim.events import (
     AnyEvent,
     ChainClosed,
@@ -186,10 +188,14 @@ def scenarios(draw: st.DrawFn, *, calm: bool = False) -> Scenario:
 
 
 def examples(count: int) -> settings:
-    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    """The same examples in every run: a failure stays until it is mended."""
+    return settings(
+        max_examples=count, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    )
 
 
-@examples(300)
+@pytest.mark.slow
+@examples(400)
 @given(scenarios())
 def test_every_session_keeps_the_invariants_and_ends(scenario: Scenario) -> None:
     simulation = scenario.simulate()  # the audit looks at every step
@@ -204,6 +210,7 @@ def test_every_session_keeps_the_invariants_and_ends(scenario: Scenario) -> None
     assert session.next_wall_deadline() is None and session.next_due_ns() is None
 
 
+@pytest.mark.slow
 @examples(150)
 @given(scenarios(calm=True))
 def test_what_an_agent_says_in_time_is_what_counts(scenario: Scenario) -> None:
@@ -263,7 +270,8 @@ def sent_bytes(simulation: Simulation, until_media_ns: int | None = None) -> lis
     ]
 
 
-@examples(100)
+@pytest.mark.slow
+@examples(150)
 @given(scenarios())
 def test_renaming_everything_changes_no_message(scenario: Scenario) -> None:
     """Ids carry hints, so nothing on the wire may follow from them."""
@@ -278,6 +286,37 @@ def test_renaming_everything_changes_no_message(scenario: Scenario) -> None:
     assert sent_bytes(scenario.simulate(audited=False)) == sent_bytes(renamed.simulate(audited=False))
 
 
+@pytest.mark.slow
+@examples(50)
+@given(scenarios(), st.sampled_from([0, 1]), st.sampled_from(["known", "uncertain"]))
+def test_rewriting_the_answer_key_changes_no_message(
+    tmp_path_factory: pytest.TempPathFactory, scenario: Scenario, answer: int, status: Status
+) -> None:
+    """What is played is what the public half gives, whatever the hidden half says."""
+    sent = []
+    keys: tuple[tuple[int, Status], ...] = ((0, "known"), (answer, status))
+    for answer_index, said in keys:
+        key = [
+            KeyEntry(
+                id=query.id,
+                episode_id="episode",
+                subset="subset",
+                media_ns=query.media_ns,
+                answer_index=answer_index,
+                status=said,
+                question_type=said,
+            )
+            for query in scenario.queries
+        ]
+        folder = tmp_path_factory.mktemp("dataset") / "tiny"
+        episode = Episode(id="episode", subset="subset", video="tiny.mp4", queries=scenario.queries)
+        write_dataset(folder, DatasetInfo(name="tiny", chain="full", source="a test"), [episode], key)
+        (loaded,) = load_dataset(folder).episodes
+        sent.append(sent_bytes(replace(scenario, queries=loaded.queries).simulate(audited=False)))
+    assert sent[0] == sent[1]
+
+
+@pytest.mark.slow
 @examples(150)
 @given(scenarios(), st.data())
 def test_cutting_the_future_off_changes_no_message_before(scenario: Scenario, data: st.DataObject) -> None:
@@ -301,7 +340,8 @@ def planned(simulation: Simulation) -> Any:
     return getattr(simulation.events[0][1], "queries")  # noqa: B009 - the first event is SessionStarted
 
 
-@examples(100)
+@pytest.mark.slow
+@examples(150)
 @given(scenarios(calm=True))
 def test_lockstep_order_knows_no_service_times(scenario: Scenario) -> None:
     """However long an agent takes, what it meets and in which order is the same."""
@@ -330,7 +370,28 @@ def course(simulation: Simulation) -> list[tuple[int, str, object]]:
     ]
 
 
-@examples(100)
+@pytest.mark.slow
+@examples(150)
+@given(scenarios(calm=True))
+def test_skip_is_realtime_in_media_time(scenario: Scenario) -> None:
+    """Everything but bare receptions happens at the same media time and in the same order."""
+    scenario = replace(scenario, decoded_s=())
+    courses = []
+    for clock in ("realtime", "skip"):
+        config = scenario.config | {"clock": clock, "rate": 1.0}
+        simulation = replace(scenario, config=config, ticks=False).simulate()
+        courses.append(
+            [
+                (exchange.at.media_ns, msgspec.structs.replace(exchange.message, seq=0, ack=0))
+                for exchange in simulation.exchanges
+                if not isinstance(exchange.message, wire.Ack | wire.Welcome)
+            ]
+        )
+    assert courses[0] == courses[1]
+
+
+@pytest.mark.slow
+@examples(150)
 @given(scenarios(calm=True))
 def test_patient_sessions_complete_with_every_query_answered_or_failed(scenario: Scenario) -> None:
     """Time for everybody and nothing from outside: only an agent that raises loses a query."""

@@ -12,6 +12,7 @@ from streamsim.events import (
     AnyEvent,
     ChainClosed,
     FrameSent,
+    GapSent,
     Instant,
     LateTextReceived,
     ProbeRead,
@@ -139,6 +140,10 @@ def probes(simulation: Simulation) -> list[tuple[float, ProbeSent]]:
     return [(at.wall_ns / 1e9, event) for at, event in simulation.events if isinstance(event, ProbeSent)]
 
 
+def sent(simulation: Simulation) -> list[tuple[float, FrameSent]]:
+    return [(at.wall_ns / 1e9, event) for at, event in simulation.events if isinstance(event, FrameSent)]
+
+
 def take_control(simulation: Simulation, control: str) -> Callable[[Session, Instant], None]:
     def act(session: Session, now: Instant) -> None:
         clock = simulation.clock
@@ -188,6 +193,12 @@ class TestSign:
         simulation = tiny_simulation([], agent, times_ns=[0, seconds(200)]).run()
         assert end(simulation)[0] == 290.0
 
+    def test_a_question_is_work_too(self) -> None:
+        """Idle since 1 s, asked at 200 s: the silence before counts for nothing."""
+        agent = agent_of(lambda k: 1.0, lambda probe: say("A", seconds(1)))
+        simulation = tiny_simulation([tiny_query("a", 200)], agent, samples=1).run()
+        assert outcomes(simulation) == {"q1": "answered"}
+
     def test_slow_work_with_signs_is_no_silence(self) -> None:
         agent = agent_of(lambda k: 89.0, lambda probe: NEVER)
         simulation = tiny_simulation([], agent, samples=5).run()
@@ -231,12 +242,21 @@ class TestCredit:
         agent = agent_of(lambda k: 0.0, lambda probe: NEVER)
         simulation = tiny_simulation([tiny_query("a", 4)], agent, samples=100, credit=2)
         simulation.stop_agent(seconds(0.5))
+        simulation.schedule(seconds(40), lambda session, now: None)  # somebody looks: it changes nothing
         simulation.run()
         at_s, ended = end(simulation)
         assert (at_s, ended.reason) == (63.0, "disconnected")
         assert ended.detail == "no reception acknowledged for 60 s"
         assert simulation.session.close_code == CloseCode.CREDIT_TIMEOUT
         assert outcomes(simulation) == {"q1": "not_reached"}
+
+    def test_a_sample_without_picture_needs_none(self) -> None:
+        agent = agent_of(lambda k: 0.0, lambda probe: NEVER)
+        simulation = tiny_simulation([], agent, samples=4, without_picture=(2,), credit=1)
+        simulation.stop_agent(seconds(0.5), seconds(10))
+        simulation.run()
+        assert [(at_s, event.k) for at_s, event in sent(simulation)] == [(0.0, 0), (1.0, 1), (10.0, 3)]
+        assert [at_s for at_s, _ in told(simulation, GapSent)] == [2.0]
 
     def test_any_reception_starts_it_anew(self) -> None:
         agent = agent_of(lambda k: 0.0, lambda probe: NEVER)
@@ -294,6 +314,15 @@ class TestBye:
             )
         ]
         assert (end(simulation)[0], end(simulation)[1].reason) == (602.0, "hung")
+
+    def test_a_pause_is_nobody_s_fault(self) -> None:
+        """Paused while the agent saves: it has its whole time left, and no tick follows ``end``."""
+        agent = agent_of(lambda k: 0.0, lambda probe: NEVER, save_ns=seconds(1000), capabilities=("ticks",))
+        simulation = tiny_simulation([], agent, samples=3, clock="scaled")
+        for at_s, control in ((100.0, "pause"), (1000.0, "resume")):
+            simulation.schedule(seconds(at_s), take_control(simulation, control))
+        simulation.run()
+        assert end(simulation)[1].reason == "completed"
 
     def test_saving_may_take_as_long_as_draining(self) -> None:
         agent = agent_of(lambda k: 0.0, lambda probe: say("A", 0), save_ns=seconds(600) - 1)

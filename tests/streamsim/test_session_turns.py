@@ -25,7 +25,9 @@ from streamsim.events import (
     TurnStarted,
     WarningRaised,
 )
+from streamsim.prompts import parse_prompts
 from streamsim.session import Session
+from streamsim.session.hold import Hold
 from streamsim.testing import (
     SimulatedAgent,
     Simulation,
@@ -209,6 +211,26 @@ class TestPictures:
         (started,) = (event for _, event in simulation.events if isinstance(event, TurnStarted))
         assert started.seen_media_ns == seconds(2) + 500
 
+    def test_every_probe_of_a_chain_is_about_the_history_up_to_its_query(self) -> None:
+        """Asked at 2 s, the status at 5 s and the cause at 8 s still name F0 to F2."""
+        text = {"any": "{stem} {options} seen: {frame_stamps}"}
+        later = {"any": "{stem} seen: {frame_stamps} ({interval})"}
+        agent = SimulatedAgent(
+            observe=lambda k: 0, answer=lambda probe: say("C" if probe.probe == "status" else "A", seconds(3))
+        )
+        simulation = tiny_simulation(
+            [tiny_query("a", 2)],
+            agent,
+            times_ns=[0, seconds(1), seconds(2) + 1_000, *(seconds(k) for k in range(3, 10))],
+            prompts=parse_prompts({"task": text, "status": later, "cause": later}),
+        ).run()
+        probes = [event for _, event in simulation.events if isinstance(event, ProbeSent)]
+        assert [probe.text.partition("seen: ")[2] for probe in probes] == [
+            "0 s, 1 s, 2 s",
+            "0 s, 1 s, 2 s (0 s to 2 s)",
+            "0 s, 1 s, 2 s (0 s to 2 s)",
+        ]
+
 
 class TestWords:
     def test_late_text_is_kept_and_never_read(self) -> None:
@@ -254,6 +276,13 @@ class TestWords:
         talk.hear(wire.TurnEnded(turn=OWN, reason="finished"))
         assert not talk.session.busy and kinds(talk.go_on()) == ["Frame"]
         assert talk.told(TextReceived, ChainClosed, ProbeRead) == [TextReceived(turn=OWN, text="look!")]
+
+    def test_what_nobody_asked_for_is_never_late(self) -> None:
+        talk = Conversation(samples=2)
+        talk.hear(settle(0), wire.TurnStarted(turn=OWN, seen_media_ns=0))
+        assert kinds(talk.go_on(89)) == []
+        talk.hear(*turn(OWN, "look!")[1:])
+        assert talk.told(TurnClosed) == [] and not talk.session.ended
 
     def test_stats_that_are_no_numbers_are_left_out(self) -> None:
         talk = Conversation()
@@ -382,6 +411,11 @@ class TestBreaches:
             ([settle(0)], settle(0), "frame 0 was settled twice"),
             (turn(1, "A")[:1], wire.TurnStarted(turn=1, seen_media_ns=0), "turn 1 started twice"),
             (turn(1, "A"), wire.TurnStarted(turn=1, seen_media_ns=0), "turn 1 started twice"),
+            (
+                turn(1, "A")[:1],
+                wire.TurnEnded(turn=1, reason="closed"),
+                "turn 1 ended as 'closed' without having been closed",
+            ),
             (turn(1, "A"), wire.Text(turn=1, text="B"), "text for turn 1, which is not open"),
             (turn(1, "A"), wire.TurnEnded(turn=1, reason="finished"), "end of turn 1, which is not open"),
         ],
@@ -394,6 +428,13 @@ class TestBreaches:
         assert not talk.session.ended
         talk.hear(message)
         assert talk.ended.detail == detail
+
+    def test_starting_what_was_closed_and_settled(self) -> None:
+        talk = Conversation(0, 0)
+        talk.go_on(30)
+        talk.hear(wire.TurnEnded(turn=1, reason="closed"))
+        talk.hear(wire.TurnStarted(turn=1, seen_media_ns=None))
+        assert talk.ended.detail == "turn 1 started twice"
 
     @pytest.mark.parametrize(
         ("seq", "ack", "detail"),
@@ -446,6 +487,17 @@ class TestBreaches:
         talk.hear(settle(0), *turn(1, "A")[:1])
         talk.hear(*[wire.Text(turn=1, text="word ")] * 5_000)
         assert not talk.session.ended
+
+
+def test_an_item_is_held_by_what_held_it_or_what_it_fell_due_behind() -> None:
+    hold = Hold()
+    assert hold.end(seconds(1), seconds(1)) is None
+    hold.begin("decoder")
+    hold.begin("credit")
+    assert hold.end(seconds(2), seconds(20)) == "credit"
+    assert hold.end(seconds(19), seconds(20)) == "credit", "it fell due behind the one before"
+    assert hold.end(seconds(20), seconds(20)) is None
+    assert hold.end(seconds(21), seconds(21)) is None
 
 
 def test_every_word_in_time_reaches_the_reader() -> None:
