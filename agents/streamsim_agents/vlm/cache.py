@@ -104,7 +104,7 @@ def new_cache(config: Any) -> Any:
     for index, layer in enumerate(cache.layers):
         if type(layer) is DynamicLayer:
             cache.layers[index] = GrowingLayer()
-        elif type(layer) is not LinearAttentionLayer:
+        elif type(layer) is not LinearAttentionLayer or not isinstance(layer.recurrent_states, dict):
             raise NotImplementedError(f"cannot go back in a layer of type {type(layer).__name__}")
     return cache
 

@@ -18,6 +18,7 @@ import torch
 
 from streamsim_agents.vlm.engine import Engine, inference
 from streamsim_agents.vlm.family import Family
+from streamsim_agents.vlm.load import is_out_of_memory
 from streamsim_agents.vlm.profile import Profile
 from streamsim_agents.vlm.prompt import Piece, Prompter, Step, TextPiece, Video
 from streamsim_agents.vlm.whole import WholeEngine
@@ -31,6 +32,7 @@ Mode = Literal["prefill", "features", "plain"]
 ``plain``: everything through ``generate`` for each question."""
 QUESTION = "Which of these do you see? A. a cup B. a door\nAnswer with the letter."
 TOKENS = 4
+FRAMES = 3
 AGREEMENT = {torch.float32: 0.9999}
 """Least correlation of the two ways' logits, by type; 0.98 for the types not named."""
 
@@ -48,7 +50,9 @@ def check(family: Family, profile: Profile, prompter: Prompter) -> Verdict:
     mode: Mode = "prefill" if family.causal else "features"
     try:
         reason = _difference(family, profile, prompter)
-    except (AssertionError, AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+    except (AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
         reason = f"{type(error).__name__}: {error}"
     if reason:
         _log.warning("%s: no %s, answering the plain way: %s", profile.model_type, mode, reason)
@@ -69,7 +73,7 @@ def make_engine(family: Family) -> Engine:
     return Engine(family) if family.causal else WholeEngine(family)
 
 
-def dummy_video(family: Family, unit: int, frames: int = 3) -> Video:
+def dummy_video(family: Family, unit: int, frames: int = FRAMES) -> Video:
     """``frames`` frames of noise, padded to ``unit``, at 0, 1, 2, … s."""
     numbers = list(range(frames))
     while len(numbers) % max(unit, family.step_frames):
@@ -101,7 +105,12 @@ def _difference(family: Family, profile: Profile, prompter: Prompter) -> str:
     )
     said = output.sequences[0, len(expected) :].tolist()
     engine = make_engine(family)
-    engine.sync(pieces[:-1])
+    for frames in range(1, FRAMES + 1):  # as they come, with a question after each
+        seen = prompter.pieces([dummy_video(family, profile.unit, frames)], "?")
+        engine.sync(seen[:-1])
+        with engine.branch() as branch:
+            branch.feed(seen[-1:] if family.causal else seen)
+            branch.logits()
     with engine.branch() as branch:
         branch.feed(pieces[-1:] if family.causal else pieces)
         for at, logits in enumerate(output.logits):

@@ -182,13 +182,21 @@ def _adopt(profile: Profile, known: Profile) -> Profile:
 def _warn_untested(profile: Profile) -> None:
     from transformers import __version__
 
-    if profile.tested and __version__.split(".")[:2] != profile.tested.split(".")[:2]:
+    if not profile.tested:
+        return
+    first, last = (_minor(version) for version in profile.tested)
+    if not first <= _minor(__version__) <= last:
         _log.warning(
-            "transformers %s: %s was tested with %s; streaming prefill is checked at load all the same",
+            "transformers %s: %s was tested with %s to %s; streaming prefill is checked at load all the same",
             __version__,
             profile.model_type,
-            profile.tested,
+            *profile.tested,
         )
+
+
+def _minor(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _first_line(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -42,7 +43,7 @@ class Profile:
     answer_tokens: int = 0
     template: dict[str, Any] = field(default_factory=dict)
     remote: bool = False
-    tested: str = ""
+    tested: Sequence[str] = ()
 
     @property
     def checkpoint(self) -> str:

@@ -3,6 +3,7 @@
 # ruff: noqa: E402
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,12 @@ def test_a_stretch_is_cut_out() -> None:
     assert layer.get_seq_length() == 0
 
 
+def named(model: Any, cache: Any) -> dict[str, Any]:
+    """The cache as the installed transformers calls it."""
+    new = "cache" in inspect.signature(model.forward).parameters
+    return {"cache" if new else "past_key_values": cache}
+
+
 @pytest.mark.parametrize("name", ["qwen2_vl", "qwen3_5"])
 def test_a_mark_brings_a_model_s_cache_back(name: str, loaded: Callable[[str], Loaded]) -> None:
     model = loaded(name).model
@@ -62,16 +69,16 @@ def test_a_mark_brings_a_model_s_cache_back(name: str, loaded: Callable[[str], L
     with torch.inference_mode():
         cache = new_cache(model.config)
         assert recurrent(cache) == (name == "qwen3_5")
-        model(input_ids=tokens[:, :20], cache=cache, use_cache=True)
+        model(input_ids=tokens[:, :20], use_cache=True, **named(model, cache))
         here = mark(cache)
         size = size_bytes(cache)
-        first = model(input_ids=tokens[:, 20:], cache=cache, use_cache=True).logits
+        first = model(input_ids=tokens[:, 20:], use_cache=True, **named(model, cache)).logits
         assert size_bytes(cache) > size
         for _ in range(2):
             rollback(cache, here)
             assert cache.get_seq_length() == 20
             assert size_bytes(cache) == size
-            again = model(input_ids=tokens[:, 20:], cache=cache, use_cache=True).logits
+            again = model(input_ids=tokens[:, 20:], use_cache=True, **named(model, cache)).logits
             assert torch.equal(first, again)
 
 
@@ -80,7 +87,7 @@ def test_bytes_are_those_of_keys_and_values(loaded: Callable[[str], Loaded]) -> 
     with torch.inference_mode():
         cache = new_cache(model.config)
         assert size_bytes(cache) == 0
-        model(input_ids=torch.arange(10)[None], cache=cache, use_cache=True)
+        model(input_ids=torch.arange(10)[None], use_cache=True, **named(model, cache))
     # 2 layers, keys and values, 2 heads of 16, 10 tokens, 4 bytes
     assert size_bytes(cache) == 2 * 2 * 2 * 16 * 10 * 4
 
