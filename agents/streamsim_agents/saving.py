@@ -20,8 +20,8 @@ def save_memory(agent: Agent, folder: Path) -> tuple[str, int]:
     """
     staging = folder.with_name(f".{folder.name}.writing")
     before = folder.with_name(f".{folder.name}.before")
-    for leftover in (staging, before):
-        shutil.rmtree(leftover, ignore_errors=True)
+    shutil.rmtree(staging, ignore_errors=True)
+    _restore(before, folder)
     staging.mkdir(parents=True)
     try:
         agent.save(staging)
@@ -34,9 +34,18 @@ def save_memory(agent: Agent, folder: Path) -> tuple[str, int]:
         _sync(folder.parent)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
+        _restore(before, folder)
         raise
     shutil.rmtree(before, ignore_errors=True)
     return digest, size_bytes
+
+
+def _restore(before: Path, folder: Path) -> None:
+    """Put back what stood there, unless its successor does."""
+    if folder.exists():
+        shutil.rmtree(before, ignore_errors=True)
+    elif before.exists():
+        before.rename(folder)
 
 
 def folder_digest(folder: Path) -> tuple[str, int]:

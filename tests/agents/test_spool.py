@@ -25,6 +25,16 @@ def test_overflow_goes_to_disk_and_comes_back() -> None:
     spool.close()
 
 
+def test_memory_is_used_again() -> None:
+    spool = Spool(in_memory=1)
+    for take in (spool.take, spool.drop):
+        take(spool.put(b"a"))
+        handle = spool.put(b"b")
+        assert spool.disk_bytes == 0
+        spool.drop(handle)
+    spool.close()
+
+
 def test_a_handle_is_used_up() -> None:
     spool = Spool(in_memory=1)
     memory, disk = spool.put(b"a"), spool.put(b"b")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
@@ -147,6 +148,16 @@ def stage() -> Iterator[Callable[..., Stage]]:
 MakeStage = Callable[..., Stage]
 
 
+def backlog_bytes() -> list[int]:
+    """The sizes of all spool files that this process holds."""
+    sizes = []
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
+        with contextlib.suppress(OSError):
+            if "streamsim-backlog" in str(descriptor.readlink()):
+                sizes.append(descriptor.stat().st_size)
+    return sizes
+
+
 def ended(message: wire.AgentMessage) -> wire.TurnEnded:
     assert isinstance(message, wire.TurnEnded)
     return message
@@ -217,6 +228,7 @@ class TestOrder:
             message = scene.hear()
             assert isinstance(message, wire.Settled)
             outcomes[message.k] = message.outcome
+        assert backlog_bytes() == [0], "what is passed over is forgotten"
         assert outcomes == {0: "processed", **dict.fromkeys(range(1, 99), "skipped"), 99: "processed"}
         assert agent.calls[1:] == ["F0 picture 0", "F99 picture 99"]
 
@@ -255,6 +267,29 @@ class TestCancel:
         assert (end.reason, end.dropped_chars, end.error) == ("closed", 5, None)
         assert closed.is_set(), "the generator was closed on the worker's thread"
 
+    def test_the_answer_is_closed_before_its_end_is_told(self, stage: MakeStage) -> None:
+        """Whatever kind of iterator it is: its GPU work must be over when the worker says so."""
+
+        class Pieces:
+            def __iter__(self) -> Pieces:
+                return self
+
+            def __next__(self) -> str:
+                return "more "
+
+            def close(self) -> None:
+                agent.calls.append("closed" if scene.outbox.take() is None else "told too early")
+
+        agent, kept = Diary(), Pieces()
+        agent.answers = lambda query, turn: kept
+        scene = stage(agent)
+        scene.begin()
+        scene.ask(1, 0)
+        scene.hear_until(wire.Text)
+        scene.worker.close_turn(1, "cancelled")
+        assert ended(scene.hear_until(wire.TurnEnded)[-1]).reason == "closed"
+        assert agent.calls[-1] == "closed"
+
     def test_what_was_not_begun_is_settled_when_the_worker_is_idle(self, stage: MakeStage) -> None:
         agent = Diary()
         scene = stage(agent)
@@ -290,10 +325,12 @@ class TestCancel:
 
     def test_a_lost_connection_cancels_and_drops_everything(self, stage: MakeStage) -> None:
         agent, entered = Diary(), threading.Event()
+        reasons: list[str | None] = []
 
         def speak(query: Query, turn: Turn) -> Iterator[str]:
             entered.set()
-            assert turn.wait(PATIENCE_S) and turn.reason == "disconnected"
+            turn.wait(PATIENCE_S)
+            reasons.append(turn.reason)
             yield "too late"
 
         agent.answers = speak
@@ -303,11 +340,14 @@ class TestCancel:
         assert entered.wait(PATIENCE_S)
         scene.show(1)
         scene.worker.abandon("disconnected")
-        scene.show(2)
         scene.outbox.close()
         scene.worker.quit()
         assert scene.worker.join(PATIENCE_S)
+        assert reasons == ["disconnected"]
         assert agent.calls == ["begin", "task q1"], "neither frames nor end"
+        for k in range(200):  # they were on their way: nobody keeps them
+            scene.show(k)
+        assert backlog_bytes() == []
 
     def test_a_new_session_owes_nothing_to_one_that_is_still_in_the_agent(self, stage: MakeStage) -> None:
         """The agent is stuck when its connection is lost; the next session finds nothing of it."""
@@ -671,6 +711,23 @@ class TestSaving:
 
         with pytest.raises(OSError, match="disk full"):
             save_memory(Failing(), tmp_path / "s1")
+        assert (tmp_path / "s1" / "a").read_bytes() == b"old"
+        assert [path.name for path in tmp_path.iterdir()] == ["s1"]
+
+    def test_a_rename_that_fails_gives_the_one_before_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        save_memory(self.keeper(a=b"old"), tmp_path / "s1")
+        real = Path.rename
+
+        def rename(path: Path, target: Path) -> Path:
+            if path.name.endswith(".writing"):
+                raise OSError("no room for a name")
+            return real(path, target)
+
+        monkeypatch.setattr(Path, "rename", rename)
+        with pytest.raises(OSError, match="no room for a name"):
+            save_memory(self.keeper(a=b"new"), tmp_path / "s1")
         assert (tmp_path / "s1" / "a").read_bytes() == b"old"
         assert [path.name for path in tmp_path.iterdir()] == ["s1"]
 

@@ -339,18 +339,22 @@ class TestSync:
                 happened.notify_all()
 
         monkeypatch.setattr(os, "fdatasync", watching)
+        before = open_descriptors()
         with JournalSync(interval_s=0.001) as sync:
             busy = JournalWriter(tmp_path / "busy.jsonl", sync)
             idle = JournalWriter(tmp_path / "idle.jsonl", sync)
-            for count in (1, 2):
-                busy.write(Instant(0, 0), MediaEnded(samples=0))
+            third = JournalWriter(tmp_path / "third.jsonl", sync)
+            for writer in (busy, busy, third, third, third):
+                known = len(synced)
+                writer.write(Instant(0, 0), MediaEnded(samples=0))
                 with happened:
-                    assert happened.wait_for(lambda count=count: len(synced) == count, timeout=30)  # type: ignore[misc]
-            assert synced == [str(busy.path)] * 2
-            idle.close()
-            busy.close()
-            busy.close()
-        assert synced[2:] == [str(idle.path), str(busy.path)]
+                    assert happened.wait_for(lambda known=known: len(synced) > known, timeout=30)  # type: ignore[misc]
+            assert synced == [str(busy.path)] * 2 + [str(third.path)] * 3
+            for writer in (idle, busy, third):
+                writer.close()
+                writer.close()
+        assert synced[5:] == [str(writer.path) for writer in (idle, busy, third)]
+        assert open_descriptors() == before
 
     def test_a_failed_sync_is_told_at_the_close(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

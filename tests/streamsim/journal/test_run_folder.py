@@ -182,6 +182,11 @@ class TestRunFile:
             write_run_file(folder, RUN)
         assert (folder / "scores.json").exists() and len(list(tmp_path.iterdir())) == 1
 
+    def test_an_empty_folder_exists_too(self, tmp_path: Path) -> None:
+        (tmp_path / "one").mkdir()
+        with pytest.raises(RunError, match="exists: choose another --out"):
+            write_run_file(tmp_path / "one", RUN)
+
     def test_what_stands_in_the_way_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(
