@@ -7,9 +7,11 @@ one instant what is due is released before what was received is handled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from socket import SHUT_RDWR
 
 import msgspec
 from aiohttp import WebSocketError, WSMsgType, web
@@ -391,12 +393,17 @@ async def close_socket(
     socket: web.WebSocketResponse, code: int, reason: str, grace_s: float = CLOSE_GRACE_S
 ) -> None:
     """Close politely, but not at any price: a peer that does not answer is cut off."""
-    transport = socket.get_extra_info("transport") if not socket.closed else None
+    raw = socket.get_extra_info("socket")
     try:
         async with asyncio.timeout(grace_s):
             await socket.close(code=code, message=close_reason(reason).encode())
     except (TimeoutError, ConnectionError, RuntimeError):
-        pass
-    finally:
-        if transport is not None:
-            transport.abort()
+        if raw is not None and raw.fileno() != -1:
+            with contextlib.suppress(OSError):
+                raw.shutdown(SHUT_RDWR)  # what it was never to read is dropped, and its place is free
+
+
+def is_open(socket: web.WebSocketResponse) -> bool:
+    """Whether the peer is still there, as far as the kernel has told."""
+    raw = socket.get_extra_info("socket")
+    return not socket.closed and raw is not None and raw.fileno() != -1

@@ -23,7 +23,7 @@ from streamsim.journal.folder import journal_path
 from streamsim.journal.write import JournalSync, JournalWriter
 from streamsim.prompts import Prompts
 from streamsim.reading import Reader
-from streamsim.server.driver import SessionDriver, close_socket, describe_journal_fault
+from streamsim.server.driver import SessionDriver, close_socket, describe_journal_fault, is_open
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import Media, MediaStore
 from streamsim.server.plan import Job, ServerPlan, session_name, session_seed
@@ -90,7 +90,7 @@ class Lane:
         if self._finished:
             await close_socket(socket, CloseCode.FINISHED, "no more sessions")
             return
-        if self._socket is not None and self._driver is None and not _is_open(self._socket):
+        if self._socket is not None and self._driver is None and not is_open(self._socket):
             await self._detach(CloseCode.NORMAL, "")  # it went away while it waited for a session
         if self._socket is not None:
             await close_socket(socket, CloseCode.LANE_BUSY, f"lane {self.number} has an agent already")
@@ -204,7 +204,7 @@ class Lane:
 
     async def _connection(self, deadline: float) -> web.WebSocketResponse | None:
         """The agent's connection, its process started if need be; None if none came."""
-        if self._socket is not None and not _is_open(self._socket):
+        if self._socket is not None and not is_open(self._socket):
             await self._detach(CloseCode.NORMAL, "")
         while not self._shared.stopping:
             reused = self._process is not None and self._process.alive
@@ -307,11 +307,6 @@ class Lane:
             hang_timeout_ns=_ns(config.hang_timeout_s),
             drain_timeout_ns=_ns(config.drain_timeout_s),
         )
-
-
-def _is_open(socket: web.WebSocketResponse) -> bool:
-    """Whether the peer is still there, as far as the kernel has told."""
-    return not socket.closed and socket.get_extra_info("socket") is not None
 
 
 def _describe(fault: BaseException) -> str:

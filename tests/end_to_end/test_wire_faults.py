@@ -5,11 +5,11 @@ One server serves one lane for all these tests; each breach costs one session an
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,17 @@ from urllib.parse import urlsplit
 
 import msgpack
 import pytest
+from websockets.client import ClientProtocol
 from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
 
 from streamsim.events import ChainClosed, FrameSent, LateTextReceived, SessionEnded, TextReceived
-from streamsim.journal.read import JournalFile
+from streamsim.journal.read import JournalFile, read_journal
 from streamsim.journal.verify import verify_run
+from tests.end_to_end.dataset_for_tests import write_noise
 from tests.end_to_end.harness import GUARD_S, Simulator, events_of, read_sessions
 
 pytestmark = pytest.mark.slow
@@ -120,7 +124,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, one_clip: Path) -> Iterator
     assert verify_run(simulator.folder / "run").offence is None
 
 
-@contextmanager
+@contextlib.contextmanager
 def dial(url: str, subprotocol: str | None = "streamsim.v1") -> Iterator[RawClient]:
     """Connect without a word."""
     offered = [Subprotocol(subprotocol)] if subprotocol else None
@@ -354,3 +358,52 @@ def test_bytes_that_are_no_http(served: Served) -> None:
         raw.sendall(b"\x00\xff\xfe garbage\r\n\r\n")
         assert raw.recv(65536).startswith(b"HTTP/1.")
     welcome_next(served)
+
+
+def test_client_that_reads_nothing_is_cut_off(simulator: Simulator, tmp_path: Path) -> None:
+    """More than half a megabyte is to go out when the session is given up: the server drops it."""
+    process = simulator.start(
+        *("serve", write_noise(tmp_path / "noise"), "--out", "run", "--repeat", 2),
+        *("--encoding", "png", "--answer-timeout", 0.3, "--hang-timeout", 0.3),
+    )
+    (url,) = simulator.read_urls(process, 1)
+    address = parse_uri(url)
+    protocol = ClientProtocol(address, subprotocols=[Subprotocol("streamsim.v1")])
+    with socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.settimeout(GUARD_S)
+        raw.connect((address.host, address.port))
+        protocol.send_request(protocol.connect())
+        raw.sendall(b"".join(protocol.data_to_send()))
+        while protocol.state is State.CONNECTING:
+            protocol.receive_data(raw.recv(1024))
+        hello = {"type": "hello", "seq": 1, "ack": 0, "versions": [1], "agent": "deaf"}
+        for message in (hello, {"type": "ready", "seq": 2, "ack": 0}):
+            protocol.send_binary(msgpack.packb(message))
+        raw.sendall(b"".join(protocol.data_to_send()))
+        assert process.stderr is not None
+        while "[1/2] noise: hung" not in process.stderr.readline():
+            assert process.poll() is None
+        while not welcome_if_free(url):  # the lane is free once its connection is closed
+            continue
+        received = 0
+        with contextlib.suppress(ConnectionResetError):
+            while data := raw.recv(1 << 16):
+                received += len(data)
+    done = simulator.finish(process)
+    assert done.code == 1
+    journal = read_journal(simulator.folder / "run" / "sessions" / "noise.1.1.jsonl")
+    (sent,) = (event for _, event in events_of(journal, FrameSent))
+    assert received < sent.size_bytes - 100_000
+    assert sent.size_bytes > 500_000
+
+
+def welcome_if_free(url: str) -> bool:
+    """Say hello; whether the lane was free to hear it."""
+    with dial(url) as client:
+        try:
+            client.hello()
+        except ConnectionClosed as end:
+            assert end.rcvd is not None and end.rcvd.code == 4004
+            return False
+    return True
