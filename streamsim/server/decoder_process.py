@@ -53,10 +53,15 @@ class DecoderProcess(asyncio.SubprocessProtocol):
             process_group=0,  # Ctrl-C is for us: we end it when nobody needs it any more
         )
 
+    def kill(self) -> None:
+        """Kill the process if it runs."""
+        if self._transport is not None:
+            self._transport.close()
+
     async def end(self) -> None:
         """Kill the process if it runs, and wait until it is gone."""
         if self._transport is not None:
-            self._transport.close()
+            self.kill()
             await self._gone.wait()
 
     # what asyncio calls

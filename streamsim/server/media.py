@@ -23,6 +23,8 @@ from streamsim.server.decoder_process import DecoderProcess
 
 __all__ = ["Media", "MediaStore", "SampleRef", "probe_videos"]
 
+PATIENCE_S = 300.0
+"""A decoder that says nothing for so long hangs; looking through hours of video takes less."""
 _PROBES_PER_PROCESS = 64
 
 
@@ -38,9 +40,11 @@ class Media:
     info: VideoInfo
     times_ns: tuple[int, ...]
 
-    def __init__(self, path: Path, sampling: Sampling) -> None:
+    def __init__(self, path: Path, sampling: Sampling, *, patience_s: float = PATIENCE_S) -> None:
         self.path = path
         self.sampling = sampling
+        self.patience_s = patience_s
+        self._watch: asyncio.TimerHandle | None = None
         self.samples: list[SampleRef] = []
         self.ended = False
         self.error: str | None = None
@@ -59,14 +63,15 @@ class Media:
         *,
         folder: Path | None = None,
         on_decoder_gone: Callable[[], None] | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> Media:
         """Start a decoder and wait until it has looked through the file; ``close`` what is returned.
 
         The spool file lies in ``folder``, None for the system's folder of temporary files.
         ``on_decoder_gone`` is called once, when no decoder process of this media is left.
-        ``VideoError`` if the file is refused or the decoder dies.
+        ``VideoError`` if the file is refused, the decoder dies, or it says nothing for ``patience_s``.
         """
-        media = cls(path, sampling or Sampling())
+        media = cls(path, sampling or Sampling(), patience_s=patience_s)
         try:
             media._spool = tempfile.TemporaryFile(dir=folder, prefix="streamsim-")  # noqa: SIM115
             await media._start(on_decoder_gone)
@@ -120,6 +125,7 @@ class Media:
         spool = self._spool.fileno()
 
         def gone(how: str) -> None:
+            self._stop_watching()
             if not self.stopped:
                 self.error = f"the decoder of {str(self.path)!r} {how} after {len(self.samples)} samples"
             self._publish()
@@ -128,6 +134,7 @@ class Media:
 
         self._decoder = DecoderProcess(self._receive, gone)
         arguments = [*_options(self.sampling), "--spool", f"/dev/fd/{spool}", "--", str(self.path)]
+        self.keep_watching()
         await self._decoder.start(arguments, pass_fds=(spool,))
         await self._until(lambda: self._known)
         if not self._known:
@@ -143,7 +150,28 @@ class Media:
         finally:
             unsubscribe()
 
+    def keep_watching(self) -> None:
+        """Give the decoder ``patience_s`` from now on to say something."""
+        self._stop_watching()
+        self._watch = asyncio.get_running_loop().call_later(self.patience_s, self._give_up)
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _give_up(self) -> None:
+        assert self._decoder is not None
+        if not self.stopped:
+            self.error = (
+                f"the decoder of {str(self.path)!r} made no progress for {self.patience_s:g} s "
+                f"after {len(self.samples)} samples"
+            )
+        self._decoder.kill()
+        self._publish()
+
     def _receive(self, lines: Sequence[AnyLine]) -> None:
+        self.keep_watching()
         for line in lines:
             match line:
                 case InfoLine():

@@ -136,6 +136,23 @@ async def test_a_killed_decoder_is_an_error_in_one_line(long_clip: Path, spools:
         assert children() == set() and open_files(spools) == []
 
 
+async def test_a_decoder_that_hangs_is_an_error_in_one_line(long_clip: Path, spools: Path) -> None:
+    media = await Media.open(long_clip, MANY, folder=spools, patience_s=30)
+    os.kill(decoder_pid(media), signal.SIGSTOP)
+    media.patience_s = 0.05
+    media.keep_watching()
+    try:
+        await media.wait_for(1_000_000)
+        known = len(media.samples)
+        assert media.error == (
+            f"the decoder of {str(long_clip)!r} made no progress for 0.05 s after {known} samples"
+        )
+        assert known < len(media.times_ns)
+    finally:
+        await media.close()
+    assert children() == set() and open_files(spools) == []
+
+
 async def test_closing_ends_a_working_decoder(long_clip: Path, spools: Path) -> None:
     media = await Media.open(long_clip, MANY, folder=spools)
     waiting = asyncio.create_task(media.wait_for(1_000_000))
