@@ -192,11 +192,11 @@ class Session:
         self._maybe_end(now)
 
     def refuse(self, error: ProtocolError, now: Instant) -> None:
-        """The agent broke the contract: say so and end. Whose message was too big is told by the close alone."""
+        """The agent broke the contract: say so and end. An oversized message is told by the close alone."""
         if self.ended:
             return
-        told = error.close_code is not CloseCode.TOO_BIG and self._outgoing.connection.state is not State.CLOSED
-        if told:
+        closed = self._outgoing.connection.state is State.CLOSED
+        if not closed and error.close_code is not CloseCode.TOO_BIG:
             self._outgoing.send(wire.Error(code=int(error.close_code), detail=str(error)))
         self._end("protocol_error", now, str(error), close_code=error.close_code)
 

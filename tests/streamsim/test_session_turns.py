@@ -40,7 +40,7 @@ from streamsim.testing import (
     tiny_simulation,
 )
 from streamsim_protocol import messages as wire
-from streamsim_protocol.errors import BadMessage, CloseCode
+from streamsim_protocol.errors import BadMessage, CloseCode, MessageTooBig
 
 OWN = wire.FIRST_UNPROMPTED_TURN
 
@@ -463,6 +463,13 @@ class TestBreaches:
         talk.collect()
         assert kinds(talk.messages)[-1] == "Error"
         assert (talk.ended.reason, talk.session.close_code) == ("protocol_error", CloseCode.BAD_MESSAGE)
+
+    def test_an_oversized_message_is_told_by_the_close_alone(self) -> None:
+        talk = Conversation(0)
+        talk.session.refuse(MessageTooBig("expected at most 65536 bytes"), talk.clock.now(0))
+        talk.collect()
+        assert kinds(talk.messages)[-1] == "ProbeMessage"
+        assert (talk.ended.reason, talk.session.close_code) == ("protocol_error", CloseCode.TOO_BIG)
 
     @pytest.mark.parametrize(
         ("text", "fenced"), [(None, False), ("", False), ("spam", True)], ids=["stats", "empty", "late"]
