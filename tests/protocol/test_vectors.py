@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -16,8 +14,8 @@ from streamsim_protocol import messages as wire
 from streamsim_protocol.codec import decode_agent_message, decode_server_message, encode
 from streamsim_protocol.errors import ProtocolError, WrongOrder
 from streamsim_protocol.states import AGENT_MESSAGES, SERVER_MESSAGES, Connection
+from tests.protocol.vectors import VECTORS, read_hex, read_twin
 
-VECTORS = Path(__file__).parents[2] / "protocol" / "vectors"
 DECODERS = {"server": decode_agent_message, "agent": decode_server_message}
 """By who receives."""
 
@@ -36,32 +34,6 @@ def message_files(receiver: str) -> list[str]:
 
 def receiver_of(path: str) -> str:
     return "server" if "to_server" in path else "agent"
-
-
-def read_hex(parts: str | list[Any]) -> bytes:
-    if isinstance(parts, str):
-        return bytes.fromhex(parts)
-    return b"".join(
-        bytes.fromhex(part) if isinstance(part, str) else bytes.fromhex(part["repeat"]) * part["times"]
-        for part in parts
-    )
-
-
-def read_twin(value: Any) -> Any:
-    """A JSON twin as Python values."""
-    match value:
-        case {"$base64": text}:
-            return base64.b64decode(text)
-        case {"$int": text}:
-            return int(text)
-        case {"$ext": [code, text]}:
-            return msgpack.ExtType(code, base64.b64decode(text))
-        case dict():
-            return {key: read_twin(item) for key, item in value.items()}
-        case list():
-            return [read_twin(item) for item in value]
-        case _:
-            return value
 
 
 MESSAGES = read_cases(*message_files("server"), *message_files("agent"))
