@@ -243,6 +243,19 @@ def test_silence_instead_of_hello(simulator: Simulator, one_clip: Path) -> None:
     check_refused(Served(urls=[url], run=simulator.folder / "run"), "ready_timeout")
 
 
+def test_client_that_goes_before_its_session_begins(simulator: Simulator, one_clip: Path) -> None:
+    process = simulator.start(
+        "serve", one_clip, "--out", "run", "--json", "--limit", 1, "--clock", "lockstep"
+    )
+    (url,) = simulator.read_urls(process, 1)
+    with dial(url) as client:
+        client.socket.socket.shutdown(socket.SHUT_RDWR)  # its video is not even decoded yet
+    agent = simulator.call("join", url, "--agent", "null")
+    assert agent.code == 0, agent.err
+    done = simulator.finish(process)
+    assert (done.code, done.report["complete"]) == (0, 1)
+
+
 def test_connection_that_is_cut(served: Served) -> None:
     with dial(served.url) as client:
         client.begin()
