@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ class VLM(Agent):
 
     @classmethod
     def check_arguments(cls, **arguments: Any) -> None:
-        """Refuse a checkpoint that is not there or not trusted, and settings that don't exist."""
+        """Refuse a checkpoint that is not there or not trusted, settings and libraries that are missing."""
         profile = find_profile(arguments["model"])
         if profile.remote and not arguments.get("trust_remote_code"):
             raise not_trusted(arguments["model"])
@@ -96,6 +97,9 @@ class VLM(Agent):
         for name in ("max_frames", "open_tokens"):
             if arguments.get(name, 0) < 0:
                 raise ProfileError(f"{name} must not be negative, got {arguments[name]}")
+        missing = [name for name in ("torch", "torchvision", "transformers") if find_spec(name) is None]
+        if missing:
+            raise ProfileError(f"it needs {', '.join(missing)}: pip install 'streamsim[vlm]'")
 
     def _set_up(
         self, loaded: Any, memory: str, streaming: Streaming, max_frames: int, open_tokens: int

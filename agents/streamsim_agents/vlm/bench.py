@@ -177,7 +177,9 @@ class _Bench:
                 ("streaming", streaming, 5 * self.rounds),
             ):
                 self._reset_peak()
-                asked = [_ask(agent, QUESTIONS[at % len(QUESTIONS)]) for at in range(rounds)]
+                asked = [
+                    _ask(agent, f"Question {at}. {QUESTIONS[at % len(QUESTIONS)]}") for at in range(rounds)
+                ]
                 row[f"{name}_ms"] = 1e3 * min(seconds for seconds, _ in asked)
                 row[f"{name}_peak_bytes"] = self._peak()
                 said[name] = [text for _, text in asked]

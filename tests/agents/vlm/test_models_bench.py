@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 pytest.importorskip("torch", reason="needs torch and transformers: pip install 'streamsim[vlm]'")
 
+from streamsim_agents.vlm import shape
 from streamsim_agents.vlm.bench import main
 
 SMALL = ["--size", "56x56", "--rounds", "1", "--memory-frames", "16", "--no-targets"]
@@ -48,6 +50,23 @@ def test_bfloat16_reports_how_often_it_agrees(capsys: pytest.CaptureFixture[str]
     text = capsys.readouterr().out
     assert "bfloat16 on cpu" in text
     assert "kv_retrieval doesn't fit 'qwen3_5'" in text
+
+
+@pytest.mark.slow
+def test_the_prepared_gpu_run_at_a_tiny_size(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of the module's first lines, with the large shape made small and on a CPU."""
+    small = replace(
+        shape.QWEN2_5_VL_7B, hidden=256, layers=2, heads=4, kv_heads=2, inner=512, vision=64, vision_layers=2,
+        vision_heads=2, vision_inner=128, vocabulary=1000,
+    )  # fmt: skip
+    monkeypatch.setattr(shape, "QWEN2_5_VL_7B", small)
+    arguments = ["--shape", "qwen2_5_vl_7b", "--device", "cpu", "--dtype", "bfloat16", "--realtime", "1"]
+    assert main([*arguments, *SMALL, "--frames", "4,9", "--size", "112x112", "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert figures["model"]["dtype"] == "bfloat16"
+    assert {"flat", "probes", "realtime"} <= figures["targets"].keys()
 
 
 def test_its_help_needs_no_torch() -> None:

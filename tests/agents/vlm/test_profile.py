@@ -76,7 +76,8 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
         find_profile(str(tmp_path))
 
 
-def test_arguments_are_looked_over_before_anything_is_loaded() -> None:
+def test_arguments_are_looked_over_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim_agents.vlm.agent.find_spec", lambda name: name)
     VLM.check_arguments(model="Qwen/Qwen3-VL-4B-Instruct", memory="uniform,budget=8")
     with pytest.raises(ValueError, match="trust_remote_code=true"):
         VLM.check_arguments(model="nvidia/Eagle2.5-8B")
@@ -85,6 +86,12 @@ def test_arguments_are_looked_over_before_anything_is_loaded() -> None:
         VLM.check_arguments(model="Qwen/Qwen3-VL-4B-Instruct", memory="none")
     with pytest.raises(ValueError, match="max_frames must not be negative"):
         VLM.check_arguments(model="Qwen/Qwen3-VL-4B-Instruct", max_frames=-1)
+
+
+def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamsim_agents.vlm.agent.find_spec", lambda name: name != "torch" or None)
+    with pytest.raises(ValueError, match=r"it needs torch: pip install 'streamsim\[vlm\]'"):
+        VLM.check_arguments(model="Qwen/Qwen3-VL-4B-Instruct")
 
 
 @pytest.mark.slow
