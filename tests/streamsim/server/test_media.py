@@ -26,9 +26,10 @@ MANY = Sampling(fps=3000.0)
 
 
 def children() -> set[int]:
-    """Processes that this one started and has not reaped (Linux)."""
+    """Processes that this one started and has not reaped (Linux), but for multiprocessing's own tracker."""
     threads = Path("/proc/self/task").iterdir()
-    return {int(pid) for thread in threads for pid in (thread / "children").read_text().split()}
+    pids = {int(pid) for thread in threads for pid in (thread / "children").read_text().split()}
+    return {pid for pid in pids if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
 def open_files(folder: Path) -> list[str]:
