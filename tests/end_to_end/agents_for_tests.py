@@ -83,6 +83,7 @@ class Faulty(Scripted):
 
     def begin(self, session: SessionInfo) -> None:
         self._where, _, self._action = self._faults.get(session.seed, "ok").partition("-")
+        self._session = session
         self._at("begin")
 
     def observe(self, frame: Frame) -> None:
@@ -122,6 +123,9 @@ class Faulty(Scripted):
         self._at("save")
 
     def _at(self, where: str) -> None:
+        while where == self._where and self._action == "flood":
+            with self._session.working():
+                pass
         if where == self._where:
             misbehave(self._action)
 

@@ -6,11 +6,13 @@ must know nothing of their neighbours, and each comes after a fault to a new age
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from streamsim.events import (
@@ -23,8 +25,11 @@ from streamsim.events import (
     TurnEnded,
     WarningRaised,
 )
+from streamsim.journal.folder import read_run_file, write_run_file
 from streamsim.journal.read import JournalFile
 from streamsim.journal.verify import verify_run
+from streamsim.report.run_report import run_exit_code
+from streamsim.report.run_summary import summarise_run
 from tests.end_to_end.harness import Finished, Simulator, events_of, read_sessions
 
 pytestmark = pytest.mark.slow
@@ -51,6 +56,7 @@ class Expected:
 BROKEN = "RuntimeError: broken on purpose"
 LEFT = "SystemExit: left on purpose"
 EXITED = "the agent process exited with code 9, see logs/lane-"
+FLOOD = "messages by now, got "
 KILLED = "the agent process was ended by SIGKILL, see logs/lane-"
 
 AT_ONCE: dict[str, Expected] = {
@@ -60,10 +66,12 @@ AT_ONCE: dict[str, Expected] = {
     "begin-leave": Expected(outcomes=NONE_REACHED, reason="agent_failed", trace=LEFT),
     "begin-exit": Expected(outcomes=NONE_REACHED, reason="disconnected", detail=EXITED),
     "begin-kill": Expected(outcomes=NONE_REACHED, reason="disconnected", detail=KILLED),
+    "begin-flood": Expected(outcomes=NONE_REACHED, reason="protocol_error", detail=FLOOD),
     "observe-raise": Expected(outcomes=ALL_ANSWERED, trace=BROKEN),
     "observe-leave": Expected(outcomes=ALL_ANSWERED, trace=LEFT),
     "observe-exit": Expected(outcomes=CUT_AT_FRAME, reason="disconnected", detail=EXITED),
     "observe-kill": Expected(outcomes=CUT_AT_FRAME, reason="disconnected", detail=KILLED),
+    "observe-flood": Expected(outcomes=CUT_AT_FRAME, reason="protocol_error", detail=FLOOD),
     "task-raise": Expected(outcomes=Q2_FAILED, trace=BROKEN),
     "task-late": Expected(outcomes=Q2_FAILED, trace=BROKEN),
     "task-leave": Expected(outcomes=Q2_FAILED, trace=LEFT),
@@ -79,6 +87,7 @@ AT_ONCE: dict[str, Expected] = {
     "cause-kill": Expected(outcomes=CUT_AT_Q2, reason="disconnected", detail=KILLED),
     "end-raise": Expected(outcomes=ALL_ANSWERED, trace=BROKEN),
     "end-exit": Expected(outcomes=ALL_ANSWERED, reason="disconnected", detail=EXITED),
+    "end-flood": Expected(outcomes=ALL_ANSWERED, reason="protocol_error", detail=FLOOD),
     "save-raise": Expected(outcomes=ALL_ANSWERED, trace=BROKEN),
     "save-leave": Expected(outcomes=ALL_ANSWERED, trace=LEFT),
     "save-exit": Expected(outcomes=ALL_ANSWERED, reason="disconnected", detail=EXITED),
@@ -249,6 +258,29 @@ def test_run_with_faults(group: str, request: pytest.FixtureRequest) -> None:
             assert named == []
         elif table[fault].reason != "completed":
             assert any(f"the session ended as {table[fault].reason}" in warning for warning in named)
+
+
+@pytest.mark.parametrize("group", ["at_once", "after_a_while"])
+def test_exit_code_of_each_fault_alone(group: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """As if each session had been a run of its own: 0 when all was played and nothing was lost, else 1."""
+    run: MatrixRun = request.getfixturevalue(group)
+    run_file = read_run_file(run.folder)
+    codes = {}
+    for episode, fault in run.faults.items():
+        alone = msgspec.structs.replace(
+            run_file,
+            queries={episode: 4},
+            config=msgspec.structs.replace(run_file.config, episodes=(episode,)),
+        )
+        write_run_file(tmp_path / episode, alone)
+        journal = run.sessions[episode].path
+        shutil.copyfile(journal, tmp_path / episode / "sessions" / journal.name)
+        codes[fault] = run_exit_code(summarise_run(tmp_path / episode))
+    table = AT_ONCE | AFTER_A_WHILE
+    for fault, code in codes.items():
+        expected = table.get(fault, Expected(outcomes=ALL_ANSWERED))
+        good = expected.reason == "completed" and set(expected.outcomes) <= {"answered", "timed_out"}
+        assert (fault, code) == (fault, 0 if good else 1)
 
 
 @pytest.mark.parametrize("group", ["at_once", "after_a_while"])
