@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from streamsim.server.driver import close_socket
+from streamsim.server.agent_socket import AgentSocket
 from streamsim.server.lane import Lane
 from streamsim_protocol import messages as wire
 from streamsim_protocol.errors import CloseCode
@@ -46,9 +46,10 @@ def build_app(lanes: list[Lane], *, token: str, host: str) -> web.Application:
         if answer.ws_protocol != wire.SUBPROTOCOL:
             offered = request.headers.get("Sec-WebSocket-Protocol", "none")
             reason = f"expected subprotocol {wire.SUBPROTOCOL!r}, got {offered!r}"
-            await close_socket(answer, CloseCode.VERSION_MISMATCH, reason)
+            await AgentSocket(answer).close(CloseCode.VERSION_MISMATCH, reason)
             return answer
-        await lanes[number - 1].attach(answer)
+        async with AgentSocket(answer).reading() as agent:
+            await lanes[number - 1].attach(agent)
         return answer
 
     app.router.add_get(r"/v1/lanes/{number:\d{1,6}}", play)

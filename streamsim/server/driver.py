@@ -7,14 +7,11 @@ one instant what is due is released before what was received is handled.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from socket import SHUT_RDWR
 
 import msgspec
-from aiohttp import WebSocketError, WSMsgType, web
 
 from streamsim.clock import Clock
 from streamsim.errors import JournalError, VideoError
@@ -29,21 +26,22 @@ from streamsim.events import (
     SessionEnded,
 )
 from streamsim.journal.write import JournalWriter
+from streamsim.server.agent_socket import AgentSocket, ConnectionLost, Received
 from streamsim.server.loop_lag import LagWindow, LoopLag
 from streamsim.server.media import Media
 from streamsim.session import Session
 from streamsim.timeline import Sample
 from streamsim_protocol import messages as wire
-from streamsim_protocol.codec import decode_agent_message, encode
-from streamsim_protocol.errors import CloseCode, MessageTooBig, ProtocolError, close_reason
+from streamsim_protocol.codec import decode_agent_message
+from streamsim_protocol.errors import ProtocolError
 
-RECEIVED_AT_ONCE = 16
-"""So many messages are handled before the loop is left to others: a flood starves nobody."""
-RECEIVED_WAITING = 64
+HANDLED_AT_ONCE = 16
+"""After so many messages the loop is left to others: a flood starves nobody."""
 MAX_PICTURE_BYTES = wire.MAX_SERVER_MESSAGE_BYTES - 1024
 """What a frame's message has room for, its other keys left out."""
 HELLO_TIMEOUT_S = 30.0
-CLOSE_GRACE_S = 2.0
+_MOVED_BY_SESSION: tuple[wire.ClockMode, ...] = ("skip", "lockstep")
+"""Clocks that jump or stand as the session's state says; the others need not be told of it."""
 
 Observer = Callable[[Instant, AnyEvent], None]
 ExplainLoss = Callable[[], Awaitable[str]]
@@ -87,10 +85,7 @@ class SessionDriver:
         self._fed = 0
         self._media_over = False
         self._wake = asyncio.Event()
-        self._received: deque[bytes | str | ProtocolError | None] = deque()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._lost = ""
+        self._timer: asyncio.TimerHandle | None = None
         self._stop_requested = False
         self.flush_events()
 
@@ -107,15 +102,15 @@ class SessionDriver:
         self.flush_events()
         self._wake.set()
 
-    async def play(self, socket: web.WebSocketResponse, ready_deadline: float) -> None:
+    async def play(self, socket: AgentSocket, ready_deadline: float) -> None:
         """Play from ``hello`` to the end; ``ready_deadline`` is on the event loop's clock."""
         unsubscribe = self._media.subscribe(self._wake.set)
+        socket.listen(self._wake.set)
         try:
-            async with asyncio.TaskGroup() as group:
-                receiver = group.create_task(self._receive(socket))
-                await self._run(socket, ready_deadline)
-                receiver.cancel()
+            await self._run(socket, ready_deadline)
         finally:
+            if self._timer is not None:
+                self._timer.cancel()
             unsubscribe()
             self.flush_events()
 
@@ -165,9 +160,10 @@ class SessionDriver:
 
     # ------------------------------------------------------------------------------------ the loop
 
-    async def _run(self, socket: web.WebSocketResponse, ready_deadline: float) -> None:
+    async def _run(self, socket: AgentSocket, ready_deadline: float) -> None:
         loop = asyncio.get_running_loop()
         hello_deadline = min(ready_deadline, loop.time() + HELLO_TIMEOUT_S)
+        handled = 0
         while not self.session.ended:
             progressed = self._step()
             await self._flush(socket)
@@ -175,10 +171,12 @@ class SessionDriver:
                 return
             if progressed:
                 continue
-            if self._received:
-                self._handle_received()
+            if socket.waiting:
+                await self._handle(socket.take())
                 await self._flush(socket)
-                await asyncio.sleep(0)
+                handled += 1
+                if handled % HANDLED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 continue
             deadline = self._deadline()
             if not self.session.ready:
@@ -188,7 +186,7 @@ class SessionDriver:
                     self.session.fail("ready_timeout", self._now(), f"the agent did not say {waited} in time")
                     continue
                 deadline = limit
-            await self._wait(deadline)
+            await self._wait(socket, deadline)
 
     def _step(self) -> bool:
         """Take the time, do one thing that is due; False when nothing is."""
@@ -196,7 +194,8 @@ class SessionDriver:
         if self._stop_requested:
             session.interrupt(self._now())
             return True
-        self._feed_media()
+        if self._has_news():
+            self._feed_media()
         if session.ended or not session.ready or self._origin_ns is None:
             return False
         if not self._started:
@@ -220,6 +219,13 @@ class SessionDriver:
             return ready - 1
         return ready
 
+    def _has_news(self) -> bool:
+        """The decoder has something that the session does not know of."""
+        media = self._media
+        if media.stopped != self._media_over:
+            return True
+        return self._fed < len(media.samples) and self._fed < self._samples_ready()
+
     def _feed_media(self) -> None:
         media = self._media
         while self._fed < self._samples_ready():
@@ -240,29 +246,25 @@ class SessionDriver:
             self._media_over = True
             self.session.end_media(media.warnings)
 
-    def _handle_received(self) -> None:
-        for _ in range(min(RECEIVED_AT_ONCE, len(self._received))):
-            data = self._received.popleft()
-            if data is None:
-                self.session.disconnect(self._now(), self._lost)
-                return
-            if isinstance(data, ProtocolError):
-                self.session.refuse(data, self._now())
-                return
-            try:
-                message = decode_agent_message(data)
-            except ProtocolError as error:
-                self.session.refuse(error, self._now())
-                return
-            if isinstance(message, wire.Ready) and self._origin_ns is None:
-                self._begin_time()
-            if isinstance(message, wire.Stats):
-                message = self._keep_runtime_stats(message)
-            self.session.receive(message, self._now())
-            if self.session.ended:
-                return
-        if len(self._received) < RECEIVED_WAITING:
-            self._room.set()
+    async def _handle(self, received: Received) -> None:
+        """One thing that was received; what has fallen due meanwhile goes before the next."""
+        if isinstance(received, ConnectionLost):
+            explanation = await self._explain_loss()
+            self.session.disconnect(self._now(), explanation or str(received))
+            return
+        if isinstance(received, ProtocolError):
+            self.session.refuse(received, self._now())
+            return
+        try:
+            message = decode_agent_message(received)
+        except ProtocolError as error:
+            self.session.refuse(error, self._now())
+            return
+        if isinstance(message, wire.Ready) and self._origin_ns is None:
+            self._begin_time()
+        if isinstance(message, wire.Stats):
+            message = self._keep_runtime_stats(message)
+        self.session.receive(message, self._now())
 
     def _keep_runtime_stats(self, stats: wire.Stats) -> wire.Stats:
         """Take the runtime's own figures out of what the agent reports: they are the harness's."""
@@ -303,21 +305,26 @@ class SessionDriver:
             walls.append(timeout_ns)
         return (self._origin_ns + min(walls)) / 1e9 if walls else None
 
-    async def _wait(self, deadline: float | None) -> None:
+    async def _wait(self, socket: AgentSocket, deadline: float | None) -> None:
         self._wake.clear()
-        news = self._fed < self._samples_ready() or self._media.stopped != self._media_over
-        if self._received or self._stop_requested or news:
+        if socket.waiting or self._stop_requested or self._has_news():
             return
-        timer = None
-        if deadline is not None:
-            timer = asyncio.get_running_loop().call_at(deadline, self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
+        self._set_timer(deadline)
+        await self._wake.wait()
 
-    async def _flush(self, socket: web.WebSocketResponse) -> None:
+    def _set_timer(self, deadline: float | None) -> None:
+        """Wake at ``deadline`` or before: a timer that is set for an earlier moment stays."""
+        if deadline is None or (self._timer is not None and self._timer.when() <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wake.set()
+
+    async def _flush(self, socket: AgentSocket) -> None:
         """Journal first, then send: nothing leaves unrecorded."""
         self.flush_events()
         for message in self.session.messages_to_send():
@@ -329,11 +336,9 @@ class SessionDriver:
                     return
                 message = msgspec.structs.replace(message, data=picture)
             try:
-                # the writer's limit is beyond what credit lets through, so this never waits
-                await socket.send_bytes(encode(message))
+                await socket.send(message)
             except ConnectionError:
-                # the receiver learns it too, and says why
-                return
+                return  # whoever reads the socket learns it too, and says why
 
     def _now(self) -> Instant:
         """Take the time, after letting the session's state move the clock."""
@@ -341,7 +346,7 @@ class SessionDriver:
             return Instant(0, 0)
         wall_ns = self._wall_ns()
         session = self.session
-        if self._started and not session.ended:
+        if self._started and not session.ended and self._clock.mode in _MOVED_BY_SESSION:
             taken = self._clock.update(
                 wall_ns, busy=session.busy, next_due_ns=session.next_due_ns(), starved=session.starved
             )
@@ -352,28 +357,6 @@ class SessionDriver:
     def _wall_ns(self) -> int:
         assert self._origin_ns is not None
         return time.monotonic_ns() - self._origin_ns
-
-    # -------------------------------------------------------------------------------- the receiver
-
-    async def _receive(self, socket: web.WebSocketResponse) -> None:
-        while True:
-            message = await socket.receive()
-            item: bytes | str | ProtocolError | None
-            if message.type is WSMsgType.BINARY or message.type is WSMsgType.TEXT:
-                item = message.data
-            elif isinstance(message.data, WebSocketError) and message.data.code == CloseCode.TOO_BIG:
-                item = MessageTooBig(f"expected at most {wire.MAX_AGENT_MESSAGE_BYTES} bytes in a message")
-            else:
-                explanation = await self._explain_loss()
-                self._lost = explanation or f"the connection ended with code {socket.close_code}"
-                item = None
-            self._received.append(item)
-            self._wake.set()
-            if not isinstance(item, bytes | str):
-                return
-            if len(self._received) >= RECEIVED_WAITING:
-                self._room.clear()
-                await self._room.wait()
 
 
 def describe_journal_fault(error: OSError) -> str:
@@ -387,23 +370,3 @@ def _duration(nanoseconds: float | None) -> int | None:
     if nanoseconds is None or not 0 <= nanoseconds < 1 << 62:
         return None
     return int(nanoseconds)
-
-
-async def close_socket(
-    socket: web.WebSocketResponse, code: int, reason: str, grace_s: float = CLOSE_GRACE_S
-) -> None:
-    """Close politely, but not at any price: a peer that does not answer is cut off."""
-    raw = socket.get_extra_info("socket")
-    try:
-        async with asyncio.timeout(grace_s):
-            await socket.close(code=code, message=close_reason(reason).encode())
-    except (TimeoutError, ConnectionError, RuntimeError):
-        if raw is not None and raw.fileno() != -1:
-            with contextlib.suppress(OSError):
-                raw.shutdown(SHUT_RDWR)  # what it was never to read is dropped, and its place is free
-
-
-def is_open(socket: web.WebSocketResponse) -> bool:
-    """Whether the peer is still there, as far as the kernel has told."""
-    raw = socket.get_extra_info("socket")
-    return not socket.closed and raw is not None and raw.fileno() != -1

@@ -11,8 +11,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiohttp import web
-
 from streamsim.clock import make_clock
 from streamsim.episodes.dataset import Dataset
 from streamsim.episodes.episode import Episode
@@ -23,7 +21,8 @@ from streamsim.journal.folder import journal_path
 from streamsim.journal.write import JournalSync, JournalWriter
 from streamsim.prompts import Prompts
 from streamsim.reading import Reader
-from streamsim.server.driver import SessionDriver, close_socket, describe_journal_fault, is_open
+from streamsim.server.agent_socket import AgentSocket
+from streamsim.server.driver import SessionDriver, describe_journal_fault
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import Media, MediaStore
 from streamsim.server.plan import Job, ServerPlan, session_name, session_seed
@@ -77,7 +76,7 @@ class Lane:
         self._shared = shared
         self._process: AgentProcess | None = None
         self._driver: SessionDriver | None = None
-        self._socket: web.WebSocketResponse | None = None
+        self._socket: AgentSocket | None = None
         self._arrived = asyncio.Event()
         self._released = asyncio.Event()
         self._finished = False
@@ -85,15 +84,15 @@ class Lane:
 
     # ------------------------------------------------------------------------- the handler's side
 
-    async def attach(self, socket: web.WebSocketResponse) -> None:
+    async def attach(self, socket: AgentSocket) -> None:
         """Let a connection play what this lane offers next; returns when it is closed."""
         if self._finished:
-            await close_socket(socket, CloseCode.FINISHED, "no more sessions")
+            await socket.close(CloseCode.FINISHED, "no more sessions")
             return
-        if self._socket is not None and self._driver is None and not is_open(self._socket):
+        if self._socket is not None and self._driver is None and not self._socket.open:
             await self._detach(CloseCode.NORMAL, "")  # it went away while it waited for a session
         if self._socket is not None:
-            await close_socket(socket, CloseCode.LANE_BUSY, f"lane {self.number} has an agent already")
+            await socket.close(CloseCode.LANE_BUSY, f"lane {self.number} has an agent already")
             return
         self._socket = socket
         self._released = released = asyncio.Event()
@@ -202,9 +201,9 @@ class Lane:
                 # whatever state it is in, the next session gets a process that knows nothing of it
                 await self._stop_process(grace_s)
 
-    async def _connection(self, deadline: float) -> web.WebSocketResponse | None:
+    async def _connection(self, deadline: float) -> AgentSocket | None:
         """The agent's connection, its process started if need be; None if none came."""
-        if self._socket is not None and not is_open(self._socket):
+        if self._socket is not None and not self._socket.open:
             await self._detach(CloseCode.NORMAL, "")
         while not self._shared.stopping:
             reused = self._process is not None and self._process.alive
@@ -242,7 +241,7 @@ class Lane:
         released = self._released
         self._arrived.clear()
         if socket is not None:
-            await close_socket(socket, code, reason, grace_s)
+            await socket.close(code, reason, grace_s)
             released.set()
 
     async def _start_process(self) -> None:

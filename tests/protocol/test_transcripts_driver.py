@@ -24,8 +24,9 @@ from streamsim.episodes.decoder import SampleRef
 from streamsim.episodes.sampling import Sampling
 from streamsim.events import AnyEvent
 from streamsim.journal.write import JournalSync, JournalWriter
+from streamsim.server.agent_socket import AgentSocket
 from streamsim.server.app import build_app
-from streamsim.server.driver import SessionDriver, close_socket
+from streamsim.server.driver import SessionDriver
 from streamsim.server.lane import Lane
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import Media
@@ -81,7 +82,7 @@ class Stage:
         self._media = HeldMedia(transcript)
         self._folder = folder
 
-    async def attach(self, socket: web.WebSocketResponse) -> None:
+    async def attach(self, socket: AgentSocket) -> None:
         config = self.session.config
         journal = JournalWriter(self._folder / "session.jsonl", JournalSync())
         with LoopLag() as loop_lag:
@@ -97,7 +98,7 @@ class Stage:
             )
             await driver.play(socket, asyncio.get_running_loop().time() + READY_TIMEOUT_S)
         journal.close()
-        await close_socket(socket, self.session.close_code, self.session.close_reason)
+        await socket.close(self.session.close_code, self.session.close_reason)
 
 
 async def _no_explanation() -> str:
@@ -193,7 +194,7 @@ class IdleLane(Lane):
         super().__init__(1, shared)
         self.met = asyncio.Event()
 
-    async def attach(self, socket: web.WebSocketResponse) -> None:
+    async def attach(self, socket: AgentSocket) -> None:
         self.met.set()
         await super().attach(socket)
 

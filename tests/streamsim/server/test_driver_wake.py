@@ -18,6 +18,7 @@ from streamsim.episodes.decoder import SampleRef
 from streamsim.episodes.sampling import Sampling
 from streamsim.events import AnyEvent, FrameSent, SessionEnded
 from streamsim.journal.write import JournalSync, JournalWriter
+from streamsim.server.agent_socket import AgentSocket
 from streamsim.server.driver import SessionDriver
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import Media
@@ -102,9 +103,10 @@ async def test_driver_wake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
                 observer=lambda at, event: events.append(event),
                 explain_loss=no_explanation,
             )
-            await driver.play(socket, asyncio.get_running_loop().time() + GUARD_S)
+            async with AgentSocket(socket).reading() as agent:
+                await driver.play(agent, asyncio.get_running_loop().time() + GUARD_S)
+                await agent.close(1000, "")
         journal.close()
-        await socket.close()
         return socket
 
     app = web.Application()
