@@ -1,6 +1,7 @@
 """Benchmarks, each against something outside, in one run, as a ratio: ``python bench.py NAME``.
 
     bootstrap   intervals of 10,000 items in 630 episodes against a plain loop over resamples
+    models      streaming prefill against generate, time to first token against history (needs torch)
     rescore     simulated time against real runs at other speeds
     time        skip against realtime, drift over real minutes, lateness against a bare loop
 
@@ -21,6 +22,7 @@ from dataclasses import asdict
 
 BENCHMARKS = {
     "bootstrap": "streamsim.bench.bootstrap",
+    "models": "streamsim_agents.vlm.bench",
     "time": "streamsim.bench.timing",
     "rescore": "streamsim.bench.rescoring",
 }

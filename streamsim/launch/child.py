@@ -12,7 +12,7 @@ from types import TracebackType
 import msgspec
 
 from streamsim.server.notices import Notice
-from streamsim.server.plan import ServerPlan
+from streamsim.server.plan import Control, ServerPlan
 
 STOP_GRACE_S = 30.0
 MAX_ERROR_BYTES = 1 << 16
@@ -71,6 +71,11 @@ class ServerProcess:
     def errors(self) -> str:
         """What the server printed on standard error, its last part."""
         return self._errors.decode("utf-8", "replace")
+
+    def command(self, control: Control) -> None:
+        """Have the sessions with a scaled clock paused, resumed, stepped or run at another rate."""
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(control) + b"\n")
 
     def stop(self) -> None:
         """Ask the server to end its sessions and go."""

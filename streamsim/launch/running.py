@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import AsyncExitStack
 
 import msgspec
 
@@ -11,6 +12,7 @@ from streamsim.errors import StreamsimError, UsageError
 from streamsim.journal.folder import discard_run_folder
 from streamsim.launch.child import ServerProcess
 from streamsim.launch.display import RunDisplay
+from streamsim.launch.keys import HELP, listening
 from streamsim.launch.planning import PlannedRun
 from streamsim.report.console import PatientConsole, notice
 
@@ -55,7 +57,11 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
-    async with server:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(server)
+        config = planned.plan.config
+        if config.clock == "scaled" and stack.enter_context(listening(config.rate, server.command)):
+            console.print(HELP, markup=False, highlight=False)
         refused = failed = ""
         with RunDisplay(console, sessions=len(planned.plan.jobs), quiet=quiet) as display:
             async for news in server.notices():

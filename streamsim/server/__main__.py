@@ -1,6 +1,6 @@
 """``python -m streamsim.server``: one server process, told what to do on its standard input.
 
-The first line of standard input is a ``ServerPlan``; its end, like SIGTERM, stops the run gracefully,
+The first line of standard input is a ``ServerPlan``, each further one a ``Control``; its end, like SIGTERM, stops the run gracefully,
 so a server never outlives whoever started it. Standard output carries notices, one JSON object a
 line: ``listening``, ``session``, ``position``, ``outcome``, ``ended``. Exit codes: 0 all jobs were
 tried, 2 the plan cannot be served, 143 stopped by a signal.
@@ -31,7 +31,7 @@ from streamsim.server.lane import Lane, Shared
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import MediaStore
 from streamsim.server.notices import Notices
-from streamsim.server.plan import ServerPlan
+from streamsim.server.plan import Control, ServerPlan
 
 EXIT_STOPPED = 143
 
@@ -93,7 +93,7 @@ async def _play_all(
     lanes: list[Lane], shared: Shared, stopping: asyncio.Event, commands: asyncio.StreamReader
 ) -> None:
     async def stop_when_asked() -> None:
-        closed = asyncio.ensure_future(_until_closed(commands))
+        closed = asyncio.ensure_future(_obey(commands, lanes))
         asked = asyncio.ensure_future(stopping.wait())
         try:
             await asyncio.wait({closed, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -112,9 +112,12 @@ async def _play_all(
         watcher.cancel()
 
 
-async def _until_closed(commands: asyncio.StreamReader) -> None:
-    while await commands.read(1024):
-        pass
+async def _obey(commands: asyncio.StreamReader, lanes: list[Lane]) -> None:
+    """Pass on what whoever started us commands, until it has gone."""
+    while line := await commands.readline():
+        control = msgspec.json.decode(line, type=Control)
+        for lane in lanes:
+            lane.control(control)
 
 
 async def _main() -> int:

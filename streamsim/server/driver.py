@@ -10,10 +10,11 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from fractions import Fraction
 
 import msgspec
 
-from streamsim.clock import Clock
+from streamsim.clock import Clock, ScaledClock
 from streamsim.errors import JournalError, VideoError
 from streamsim.events import (
     LATE_NS,
@@ -29,6 +30,7 @@ from streamsim.journal.write import JournalWriter
 from streamsim.server.agent_socket import AgentSocket, ConnectionLost, Received
 from streamsim.server.loop_lag import LagWindow, LoopLag
 from streamsim.server.media import Media
+from streamsim.server.plan import Control
 from streamsim.session import Session
 from streamsim.timeline import Sample
 from streamsim_protocol import messages as wire
@@ -95,6 +97,25 @@ class SessionDriver:
         """End the session as interrupted, at the next step."""
         self._stop_requested = True
         self._wake.set()
+
+    def control(self, control: Control) -> None:
+        """Pause, resume, step or change the rate of a scaled clock; others heed no one."""
+        clock = self._clock
+        if not isinstance(clock, ScaledClock) or not self._started or self.session.ended:
+            return
+        wall_ns = self._wall_ns()
+        match control.do:
+            case "pause":
+                taken = clock.pause(wall_ns)
+            case "resume":
+                taken = clock.resume(wall_ns)
+            case "step":
+                taken = clock.step(wall_ns, self.session.next_due_ns())
+            case "rate":
+                taken = clock.set_rate(wall_ns, Fraction(str(control.rate)))
+        if taken is not None:
+            self.session.clock_taken(taken)
+            self._wake.set()
 
     def fail(self, reason: EndReason, detail: str) -> None:
         """End the session for a reason outside the conversation."""

@@ -25,7 +25,7 @@ from streamsim.server.agent_socket import AgentSocket
 from streamsim.server.driver import SessionDriver, describe_journal_fault
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import Media, MediaStore
-from streamsim.server.plan import Job, ServerPlan, session_name, session_seed
+from streamsim.server.plan import Control, Job, ServerPlan, session_name, session_seed
 from streamsim.server.process import TERM_GRACE_S, AgentProcess
 from streamsim.session import Session, SessionConfig
 from streamsim_protocol.errors import CloseCode
@@ -120,6 +120,11 @@ class Lane:
             self._finished = True
             await self._detach(CloseCode.FINISHED, "no more sessions")
             await self._stop_process()
+
+    def control(self, control: Control) -> None:
+        """Pass a command on to the session in play."""
+        if self._driver is not None:
+            self._driver.control(control)
 
     def stop(self) -> None:
         """End the session in play as interrupted; no further one begins."""
@@ -249,7 +254,12 @@ class Lane:
         assert agent is not None
         folder = Path(self._shared.plan.folder)
         self._process = await AgentProcess.start(
-            agent, self.url, memory=folder / "memory", log=folder / "logs" / f"lane-{self.number}.log"
+            agent,
+            self.url,
+            lane=self.number,
+            lanes=self._shared.plan.lanes,
+            memory=folder / "memory",
+            log=folder / "logs" / f"lane-{self.number}.log",
         )
 
     async def _stop_process(self, grace_s: float = TERM_GRACE_S) -> None:

@@ -6,6 +6,7 @@ It names the public half of the dataset and never the key. This module knows no 
 from __future__ import annotations
 
 import hashlib
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -32,6 +33,16 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     token: str
     agent: AgentSpec | None
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True):
+    """A command to a running server, one JSON object a line after the plan; for ``scaled`` clocks alone.
+
+    ``rate`` (media seconds per wall second, above 0) goes with ``do = "rate"``.
+    """
+
+    do: Literal["pause", "resume", "step", "rate"]
+    rate: Annotated[float, msgspec.Meta(gt=0, le=1000)] = 1.0
 
 
 def session_seed(run_seed: int, episode: int, repeat: int) -> int:

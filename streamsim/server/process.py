@@ -22,8 +22,13 @@ class AgentProcess:
         self.log = log
 
     @classmethod
-    async def start(cls, agent: AgentSpec, url: str, *, memory: Path, log: Path) -> AgentProcess:
-        """Start ``agent`` under its interpreter, in a process group of its own."""
+    async def start(
+        cls, agent: AgentSpec, url: str, *, lane: int, lanes: int, memory: Path, log: Path
+    ) -> AgentProcess:
+        """Start ``agent`` under its interpreter, in a process group of its own.
+
+        STREAMSIM_LANE (from 1) and STREAMSIM_LANES in its environment let it share out accelerators.
+        """
         arguments = [
             part for key, value in agent.arguments.items() for part in ("--agent-arg", f"{key}={value}")
         ]
@@ -43,6 +48,7 @@ class AgentProcess:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                env={**os.environ, "STREAMSIM_LANE": str(lane), "STREAMSIM_LANES": str(lanes)},
             )
         return cls(process, log)
 
