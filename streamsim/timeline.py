@@ -51,6 +51,7 @@ class Timeline:
         self._samples: list[Sample] = []
         self._next_frame = 0
         self._next_query = 0
+        self._queries_due_ns = [self._query_due_ns(query) for query in self.queries]
 
     def add_sample(self, sample: Sample) -> None:
         """The decoder has one more sample; they come in order."""
@@ -69,14 +70,15 @@ class Timeline:
 
     def next_due_ns(self) -> int | None:
         """Media time of what is due next; None when all has been released."""
-        due = [self.query_due_ns(self._next_query)] if self._next_query < len(self.queries) else []
-        if self._next_frame < len(self._times_ns):
-            due.append(self._times_ns[self._next_frame])
-        return min(due, default=None)
+        query_ns = self._next_query_ns()
+        if self._next_frame == len(self._times_ns):
+            return query_ns
+        frame_ns = self._times_ns[self._next_frame]
+        return frame_ns if query_ns is None or frame_ns <= query_ns else query_ns
 
     def next_item(self) -> DueFrame | DueQuery | None:
         """What is due next, if it can be released: None at the end and while the decoder is behind."""
-        query_ns = self.query_due_ns(self._next_query) if self._next_query < len(self.queries) else None
+        query_ns = self._next_query_ns()
         if self._next_frame < len(self._times_ns):
             frame_ns = self._times_ns[self._next_frame]
             if query_ns is None or frame_ns <= query_ns:
@@ -93,9 +95,15 @@ class Timeline:
 
     def query_due_ns(self, index: int) -> int:
         """The later of the query's own time and its newest visible frame's."""
-        media_ns = self.queries[index].media_ns
-        visible = bisect_right(self._times_ns, media_ns + VISIBILITY_TOLERANCE_NS)
-        return max(media_ns, self._times_ns[visible - 1]) if visible else media_ns
+        return self._queries_due_ns[index]
+
+    def _next_query_ns(self) -> int | None:
+        due_ns = self._queries_due_ns
+        return due_ns[self._next_query] if self._next_query < len(due_ns) else None
+
+    def _query_due_ns(self, query: EpisodeQuery) -> int:
+        visible = bisect_right(self._times_ns, query.media_ns + VISIBILITY_TOLERANCE_NS)
+        return max(query.media_ns, self._times_ns[visible - 1]) if visible else query.media_ns
 
     def plan(self) -> tuple[QueryPlan, ...]:
         """The queries with their names on the wire, as the journal maps them."""
