@@ -179,16 +179,16 @@ def waiting(tmp_path_factory: pytest.TempPathFactory, one_clip: Path) -> dict[st
     commands: dict[str, list[object]] = {
         "after_a_while": matrix_command(
             *(one_clip, faults["after_a_while"], "--sessions", 6),
-            *("--ready-timeout", 5, "--answer-timeout", 1.2, "--hang-timeout", 0.5, "--drain-timeout", 1.5),
+            *("--ready-timeout", 7, "--answer-timeout", 1.5, "--hang-timeout", 0.5, "--drain-timeout", 1.5),
         ),
         "credit": [
             *("run", one_clip, "--out", "run", "--json", "--limit", 3, "--fps", 10, "--sessions", 3),
-            *(*FAULTY, f"faults={','.join(faults['credit'])}", "--credit", 2, "--credit-timeout", 0.5),
+            *(*FAULTY, f"faults={','.join(faults['credit'])}", "--credit", 2, "--credit-timeout", 1.5),
         ],
         "starting": [
             *("run", one_clip, "--out", "run", "--json", "--limit", len(STARTING), "--sessions", 3),
             *("--agent", "agents_for_tests:Starting", "--agent-arg", f"actions={','.join(STARTING)}"),
-            *("--agent-arg", f"count={count}", "--clock", "lockstep", "--ready-timeout", 5),
+            *("--agent-arg", f"count={count}", "--clock", "lockstep", "--ready-timeout", 7),
         ],
     }
     processes = {name: simulators[name].start(*command) for name, command in commands.items()}
@@ -326,7 +326,7 @@ def test_half_saved_memory_never_counts(at_once: MatrixRun, after_a_while: Matri
 def test_client_that_stops_reading_runs_out_of_credit(waiting: dict[str, MatrixRun]) -> None:
     run = waiting["credit"]
     assert (run.done.code, run.left) == (1, {})
-    detail = "no reception acknowledged for 0.5 s"
+    detail = "no reception acknowledged for 1.5 s"
     for fault, outcomes in (("observe-stop", CUT_AT_FRAME), ("task-stop", CUT_AT_Q2)):
         expected = Expected(outcomes=outcomes, reason="disconnected", detail=detail)
         check_session(run.session(fault), expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,16 @@ from streamsim.events import (
 )
 from streamsim.journal.compare import compare_runs
 from streamsim.journal.folder import read_last_attempts
+from streamsim.journal.verify import verify_run
 from tests.end_to_end.dataset_for_tests import NS, TINY_SECONDS
-from tests.end_to_end.harness import Simulator, events_of, read_sessions
+from tests.end_to_end.harness import Finished, Simulator, events_of, read_sessions
 
 pytestmark = pytest.mark.slow
 
 HOOK = """
 import json, os, sys
 
-_log = os.open(os.environ["STREAMSIM_TEST_OPENS"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+_log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 _busy = []
 
 def _note(path):
@@ -48,10 +50,42 @@ sys.addaudithook(_hook)
 """
 
 
-def test_realtime_releases_nothing_early_and_scores(simulator: Simulator, tiny: Path) -> None:
-    done = simulator.call("run", tiny, "--out", "r", "--json", "--agent", "random", "--sessions", 3)
-    assert done.code == 0, done.err
-    report = done.report
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Four finished runs of one dataset, by name, in folders of that name."""
+
+    folder: Path
+    done: dict[str, Finished]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, tiny: Path) -> Runs:
+    """One run in realtime, two alike in lockstep, one whose processes tell what they open."""
+    folder = tmp_path_factory.mktemp("thread")
+    simulator = Simulator(folder)
+    (folder / "hook").mkdir()
+    (folder / "hook" / "sitecustomize.py").write_text(HOOK.replace("LOG", repr(str(folder / "opens.jsonl"))))
+    common = ("run", tiny, "--json", "--out")
+    lockstep = ("--agent", "random", "--clock", "lockstep", "--fps", 4, "--sessions", 2)
+    processes = {
+        "realtime": simulator.start(*common, "realtime", "--agent", "random", "--sessions", 3),
+        "one": simulator.start(*common, "one", *lockstep),
+        "two": simulator.start(*common, "two", *lockstep),
+        "watched": simulator.start(
+            *(*common, "watched", "--limit", 1, "--agent", "null", "--clock", "lockstep"),
+            python_path=folder / "hook",
+        ),
+    }
+    done = {name: simulator.finish(process) for name, process in processes.items()}
+    assert simulator.processes() == {}
+    for name, finished in done.items():
+        assert finished.code == 0, finished.err
+        assert verify_run(folder / name).offence is None
+    return Runs(folder=folder, done=done)
+
+
+def test_realtime_releases_nothing_early_and_scores(runs: Runs) -> None:
+    report = runs.done["realtime"].report
     assert report["sessions"] == report["complete"] == 3
     assert report["queries"] == 12
     assert report["outcomes"] == {
@@ -66,7 +100,7 @@ def test_realtime_releases_nothing_early_and_scores(simulator: Simulator, tiny: 
     assert report["latency"]["task"]["n"] == report["latency"]["status"]["n"] == 12
     assert report["scores"]["n"] == 12 and report["scores"]["partial"] is None
     for seconds in TINY_SECONDS:
-        journal = read_sessions(simulator.folder / "r")[f"tiny-{seconds}"]
+        journal = read_sessions(runs.folder / "realtime")[f"tiny-{seconds}"]
         frames = list(events_of(journal, FrameSent))
         assert [event.media_ns for _, event in frames] == [k * NS for k in range(seconds)]
         for at, event in [*frames, *events_of(journal, ProbeSent)]:
@@ -86,15 +120,9 @@ def test_realtime_releases_nothing_early_and_scores(simulator: Simulator, tiny: 
         assert seen == {"q1": 0, "q2": NS, "q3": NS, "q4": (seconds - 1) * NS}
 
 
-def test_lockstep_tells_the_same_story_twice(simulator: Simulator, tiny: Path) -> None:
-    for name in ("one", "two"):
-        done = simulator.call(
-            *("run", tiny, "--out", name, "--json", "--agent", "random", "--clock", "lockstep"),
-            *("--fps", 4, "--sessions", 2),
-        )
-        assert done.code == 0, done.err
-        assert list(done.report["latency"]) == ["withheld"]
-    one, two = simulator.folder / "one", simulator.folder / "two"
+def test_lockstep_tells_the_same_story_twice(runs: Runs) -> None:
+    one, two = runs.folder / "one", runs.folder / "two"
+    assert list(runs.done["one"].report["latency"]) == ["withheld"]
     assert compare_runs(one, two) is None
     # the comparison has something to compare, and the runs are two
     journals = read_last_attempts(one)
@@ -117,21 +145,9 @@ def test_lockstep_tells_the_same_story_twice(simulator: Simulator, tiny: Path) -
     assert {**scores[0], "run": ""} == {**scores[1], "run": ""}
 
 
-def test_neither_server_nor_agent_opens_the_key(
-    simulator: Simulator, tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hook = simulator.folder / "hook"
-    hook.mkdir()
-    (hook / "sitecustomize.py").write_text(HOOK)
-    log = simulator.folder / "opens.jsonl"
-    monkeypatch.setenv("STREAMSIM_TEST_OPENS", str(log))
-    done = simulator.call(
-        *("run", tiny, "--out", "r", "--json", "--limit", 1, "--agent", "null", "--clock", "lockstep"),
-        python_path=hook,
-    )
-    assert done.code == 0, done.err
+def test_neither_server_nor_agent_opens_the_key(runs: Runs, tiny: Path) -> None:
     opened: dict[str, set[str]] = {}
-    for line in log.read_text().splitlines():
+    for line in (runs.folder / "opens.jsonl").read_text().splitlines():
         row = json.loads(line)
         opened.setdefault(row["program"], set()).add(row["path"])
     assert opened.keys() == {
@@ -152,4 +168,4 @@ def test_neither_server_nor_agent_opens_the_key(
         if program != "streamsim.cli":
             assert under(program, tiny / "key") == set()
     assert under("streamsim_agents", tiny) == set()
-    assert under("streamsim_agents", simulator.folder / "r") == set()
+    assert under("streamsim_agents", runs.folder / "watched") == set()

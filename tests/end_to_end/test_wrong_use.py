@@ -109,11 +109,14 @@ def test_run_folder_that_exists(refused: Refuse, one_clip: Path, tmp_path: Path)
 def test_port_in_use(simulator: Simulator, one_clip: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for command in (["run", one_clip, "--agent", "null"], ["serve", one_clip]):
-            done = simulator.call(*command, "--limit", 1, "--out", "run", "--port", port, "--json")
+        options = ("--limit", 1, "--port", port, "--json", "--out")
+        commands = {
+            "run": ("run", one_clip, "--agent", "null", *options, "a"),
+            "serve": ("serve", one_clip, *options, "b"),
+        }
+        for name, done in zip(commands, simulator.call_together(*commands.values()), strict=True):
             assert (done.code, done.out) == (2, "")
-            last = done.err.splitlines()[-1]
-            assert last == (
-                f"streamsim {command[0]}: port {port} is in use: choose another --port, or 0 for any free one"
+            assert done.err.splitlines()[-1] == (
+                f"streamsim {name}: port {port} is in use: choose another --port, or 0 for any free one"
             )
-            assert not (simulator.folder / "run").exists()
+    assert not (simulator.folder / "a").exists() and not (simulator.folder / "b").exists()
