@@ -117,6 +117,8 @@ class Course:
 
     def paused_ns_since(self, wall_ns: int) -> int:
         """How long time was paused after ``wall_ns``, by pauses that are over."""
+        if not self._pauses:
+            return 0
         return sum(max(0, until_ns - max(from_ns, wall_ns)) for from_ns, until_ns in self._pauses)
 
 

@@ -49,6 +49,8 @@ class Patience:
         if self._course.paused:
             return None
         deadlines = self._deadlines(list(turns), unsettled, working)
+        if len(deadlines) < 2:
+            return deadlines[0] if deadlines else None
         return min(deadlines, key=lambda deadline: deadline.wall_ns, default=None)
 
     def _deadlines(self, turns: list[Turn], unsettled: bool, working: bool) -> list[Deadline]:
