@@ -1,8 +1,11 @@
 """Benchmarks, each against something outside, in one run, as a ratio: ``python bench.py NAME``.
 
     bootstrap   intervals of 10,000 items in 630 episodes against a plain loop over resamples
+    frames      a frame's cost and lateness against a bare loop, queries against offline ways
+    kill        SIGKILL of the server at random moments: what is lost, does it resume
     models      streaming prefill against generate, time to first token against history (needs torch)
     rescore     simulated time against real runs at other speeds
+    stall       light sessions beside a stalled agent, with and without the stall
     time        skip against realtime, drift over real minutes, lateness against a bare loop
 
 A benchmark is a module of ``streamsim.bench`` with ``add_arguments(parser)`` and
@@ -22,9 +25,12 @@ from dataclasses import asdict
 
 BENCHMARKS = {
     "bootstrap": "streamsim.bench.bootstrap",
+    "frames": "streamsim.bench.frames",
+    "kill": "streamsim.bench.kill",
     "models": "streamsim_agents.vlm.bench",
     "time": "streamsim.bench.timing",
     "rescore": "streamsim.bench.rescoring",
+    "stall": "streamsim.bench.stall",
 }
 
 

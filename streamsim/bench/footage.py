@@ -12,6 +12,9 @@ from streamsim.episodes.dataset import DatasetInfo, write_dataset
 from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry
 from streamsim.episodes.make.encode import encode_video
 
+PICTURE_SIZE = (448, 448)
+NOISE_OF_40_KB = 23
+"""With this much noise a picture of that size takes some 40 KB as a JPEG of quality 90."""
 OPTIONS = ("red", "green", "blue", "it cannot be told")
 
 

@@ -14,20 +14,17 @@ from streamsim.journal.folder import read_last_attempts
 from streamsim.journal.read import JournalFile
 
 
-def run_streamsim(dataset: Path, out: Path, *options: str) -> dict[str, Any]:
+def run_command(dataset: Path, out: Path, *options: str) -> list[str]:
+    """The command line that plays ``dataset`` into ``out``."""
+    return [sys.executable, "-m", "streamsim.cli", "run", str(dataset), "--out", str(out), "--json", *options]
+
+
+def run_streamsim(
+    dataset: Path, out: Path, *options: str, environment: dict[str, str] | None = None
+) -> dict[str, Any]:
     """Play ``dataset`` into ``out``; returns the JSON of the run. ``StreamsimError`` with its last words."""
-    command = [
-        sys.executable,
-        "-m",
-        "streamsim.cli",
-        "run",
-        str(dataset),
-        "--out",
-        str(out),
-        "--json",
-        *options,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = run_command(dataset, out, *options)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise StreamsimError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr[-500:]}")
     report: dict[str, Any] = json.loads(done.stdout)
