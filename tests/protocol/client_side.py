@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import re
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -45,6 +46,8 @@ class ScriptedAgent(Agent):
         self._libraries = hello["libraries"]
         self._orders: queue.Queue[dict[str, Any]] = queue.Queue()
         self._figures: dict[str, float] = {}
+        self._changed = threading.Condition()
+        self._resting = False
         self._info: SessionInfo | None = None
         self.pictures: dict[int, bytes] = {}
         """What it was shown."""
@@ -61,6 +64,18 @@ class ScriptedAgent(Agent):
         else:
             self._orders.put(order)
 
+    def wait_for_frame(self, k: int) -> None:
+        """Return when frame ``k`` is being observed."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: k in self.pictures, GUARD_S):
+                raise Deviation(f"frame {k} was not observed")
+
+    def wait_at_rest(self) -> None:
+        """Return when the agent has done all that it was told, and waits in the middle of a call."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._resting and self._orders.empty(), GUARD_S):
+                raise Deviation("the agent was not called again")
+
     def describe(self) -> dict[str, str]:
         return dict(self._libraries)
 
@@ -69,7 +84,9 @@ class ScriptedAgent(Agent):
         self._take("ready")
 
     def observe(self, frame: Frame) -> None:
-        self.pictures[frame.k] = frame.data
+        with self._changed:
+            self.pictures[frame.k] = frame.data
+            self._changed.notify_all()
         order = self._take("settled")
         assert order.get("k", frame.k) == frame.k, f"frame {frame.k} is observed in place of {order['k']}"
         if order.get("outcome") == "failed":
@@ -102,7 +119,11 @@ class ScriptedAgent(Agent):
             raise RuntimeError("end")
 
     def _take(self, *kinds: str) -> dict[str, Any]:
-        order = self._orders.get(timeout=GUARD_S)
+        self._rest(True)
+        try:
+            order = self._orders.get(timeout=GUARD_S)
+        finally:
+            self._rest(False)
         if order["type"] == "failed" and order["phase"] in ("load", "begin"):
             raise RuntimeError(order["phase"])
         if order is STOP:
@@ -110,6 +131,11 @@ class ScriptedAgent(Agent):
             return {"type": kinds[-1]}
         assert order["type"] in kinds, f"the agent was called for {kinds} in place of {order}"
         return order
+
+    def _rest(self, resting: bool) -> None:
+        with self._changed:
+            self._resting = resting
+            self._changed.notify_all()
 
 
 class ClientSide:
@@ -204,11 +230,25 @@ class ClientSide:
                 received += 1
                 self._give_orders(number, step)
                 self._compare(where, step, await _receive(socket, where))
-            elif faulty and self._transcript.faulty == "server":
+                if step.tag in ("turn_started", "text"):  # a worker that is behind would find itself closed
+                    await asyncio.to_thread(self.agent.wait_at_rest)
+                continue
+            await self._until_at_work(number, step.at_ns)
+            if faulty and self._transcript.faulty == "server":
                 await socket.send(step.data)
             else:
                 await socket.send(_acknowledge(step, received) if faulty else step.data)
                 await self._until_heard(step, where)
+
+    async def _until_at_work(self, number: int, at_ns: int) -> None:
+        """Wait until the worker has taken up the frame that it is at by then: no message tells of that."""
+        sent = {step.map["k"] for step, _ in self._steps[:number] if step.map and step.tag == "frame"}
+        for step, faulty in self._steps[number:]:
+            message = step.map
+            if faulty or message is None or step.tag != "settled" or message["outcome"] == "skipped":
+                continue
+            if message["k"] in sent and step.at_ns - message["service_ns"] < at_ns:
+                await asyncio.to_thread(self.agent.wait_for_frame, message["k"])
 
     async def _until_heard(self, step: Step, where: str) -> None:
         """Wait until the runtime has handled the message: what it says from then on knows of it."""
