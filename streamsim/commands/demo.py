@@ -99,7 +99,7 @@ def _print_comparison(scores: dict[str, dict[str, Any]], console: Console) -> No
 
     table = Table(title="STORM-Bench's figures, %", title_justify="left")
     table.add_column("agent")
-    for name in ("accuracy", "Storm-BR", "95 % interval", "overconfident", "underconfident"):
+    for name in ("accuracy", "Storm-BR", "95 % interval", "unsmoothed", "overconfident", "underconfident"):
         table.add_column(name, justify="right", no_wrap=True)
     for agent, figures in scores.items():
         low, high = figures["storm_br_ci95"]
@@ -108,6 +108,7 @@ def _print_comparison(scores: dict[str, dict[str, Any]], console: Console) -> No
             _percent(figures["task_accuracy"]),
             _percent(figures["storm_br"]),
             f"{_percent(low)} – {_percent(high)}",
+            _percent(figures["storm_br_unsmoothed"]),
             _percent(figures["overconfidence"]),
             _percent(figures["underconfidence"]),
         )

@@ -110,6 +110,8 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
 
 def check_numbers(options: RunOptions) -> None:
     """Refuse numbers that make no sense, by the name of their option."""
+    if options.rate != 1.0 and options.clock != "scaled":
+        raise UsageError(f"--rate: only --clock scaled has one, got --clock {options.clock}")
     at_least = {
         "--sessions": (options.sessions, 1),
         "--repeat": (options.repeat, 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -37,6 +38,8 @@ def report_run(folder: Path, *, as_json: bool, deadlines_s: Sequence[float] = DE
         console = PatientConsole()
         print_summary(summary, console)
         if scores is not None:
+            for text in scores["notices"]:
+                console.print(f"notice: {text}", markup=False, highlight=False, soft_wrap=True)
             print_scores(scores, console)
         console.print(f"journals: {folder / 'sessions'}", soft_wrap=True, highlight=False)
         console.print(
@@ -44,11 +47,7 @@ def report_run(folder: Path, *, as_json: bool, deadlines_s: Sequence[float] = DE
             soft_wrap=True,
             highlight=False,
         )
-        console.print(
-            f"next: streamsim score {folder}   (the same scores again, from the journals alone)",
-            soft_wrap=True,
-            highlight=False,
-        )
+        console.print(_next_step(folder, summary, scored=scores is not None), soft_wrap=True, highlight=False)
     return run_exit_code(summary)
 
 
@@ -60,11 +59,21 @@ def run_exit_code(summary: RunSummary) -> int:
     return 1 if lost or summary.complete < summary.sessions else 0
 
 
+def _next_step(folder: Path, summary: RunSummary, *, scored: bool) -> str:
+    """What to try next."""
+    if summary.complete < summary.sessions:
+        return f"next: the same command with --out {folder} --resume   (plays what is not complete)"
+    if scored:
+        return f"next: streamsim score {folder}   (the same scores again, from the journals alone)"
+    return f"next: streamsim verify {folder}   (proof that nothing came early)"
+
+
 def print_summary(summary: RunSummary, console: Console) -> None:
     """Outcomes, counters, verdict, latency and warnings."""
     outcomes = ", ".join(f"{name} {count}" for name, count in summary.outcomes.items() if count)
     console.print(
-        f"{summary.sessions} sessions ({summary.complete} complete), {summary.queries} queries: {outcomes}"
+        f"{summary.sessions} session{'s' * (summary.sessions != 1)} ({summary.complete} complete), "
+        f"{summary.queries} quer{'y' if summary.queries == 1 else 'ies'}: {outcomes}"
     )
     frames = ", ".join(f"{name} {count}" for name, count in summary.frames.items())
     console.print(f"frames: {frames}; released early: {summary.early_releases}")
@@ -73,7 +82,7 @@ def print_summary(summary: RunSummary, console: Console) -> None:
         console.print(f"warning: {warning}", markup=False, soft_wrap=True)
 
 
-def _score(folder: Path) -> dict[str, object] | None:
+def _score(folder: Path) -> dict[str, Any] | None:
     """The scores, or None with a notice: a run whose key is not at hand is still a run."""
     try:
         scores = score_run(folder)

@@ -90,6 +90,10 @@ def write_scores(folder: Path, scores: Mapping[str, object]) -> Path:
 
 def _load_dataset(run_file: RunFile, moved_to: Path | None) -> Dataset:
     config = run_file.config
+    if moved_to is None and not (Path(config.dataset) / "dataset.json").is_file():
+        raise RunError(
+            f"the run's dataset is no longer at {config.dataset!r}: say with --dataset where it lies now"
+        )
     loaded = load_dataset(moved_to or Path(config.dataset))
     if loaded.digest != config.dataset_digest:
         raise RunError(

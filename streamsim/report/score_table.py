@@ -15,6 +15,7 @@ from rich.table import Table
 _NAMES = {
     "task_accuracy": "task accuracy",
     "storm_br": "Storm-BR",
+    "storm_br_unsmoothed": "Storm-BR, unsmoothed",
     "storm_br_attr": "Storm-BR-Attr",
     "overconfidence": "overconfidence",
     "underconfidence": "underconfidence",
@@ -61,7 +62,8 @@ def _figures_table(scores: Mapping[str, Any], console: Console) -> Table:
             continue
         named = key == "worst_cell" and not repeats
         label = f"{name} ({scores['worst_cell_name'].replace('_', ' ')})" if named else name
-        row = [label, _value(scores[key]), _value(scores["ci95"].get(key, ""))]
+        several = scores["episodes"] > 1  # an interval over one episode would be a point
+        row = [label, _value(scores[key]), _value(scores["ci95"].get(key, "") if several else None)]
         if repeats:
             spread = scores["spread"].get(key)
             row.append(_value([spread["min"], spread["max"]]) if spread else "")

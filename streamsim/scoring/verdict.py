@@ -231,7 +231,10 @@ def _judge_guards(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
 
 
 def _judge_completeness(records: Sequence[SessionRecord], planned: int) -> list[_Finding]:
-    """Sessions that the harness, not the agent, left unfinished."""
+    """Sessions that the harness, not the agent, left unfinished; runs in which nothing was shown at all."""
+    if planned and not any(record.frames for record in records):
+        reason = "no session showed a single frame: there is nothing to judge"
+        return [_Finding("INVALID", reason, "see the warnings for why, then continue with --resume")]
     missing = planned - len(records)
     for record in records:
         missing += record.ended is None or record.ended.reason in ("interrupted", "media_failed")
