@@ -197,7 +197,8 @@ class Agent:
     ``frames`` is "all" (every frame, a slow agent falls behind) or "latest" (a slow agent skips to
     the newest frame, but never past a query). Arguments from ``--agent-arg key=value`` reach
     ``__init__`` as keywords, converted by its annotations (int, float, bool, str, Path, Literal, and
-    any of these or None).
+    any of these or None). What they mean stands in the docstring, in a section ``Arguments:`` of lines
+    ``name: meaning``, which ``streamsim doctor --agents`` shows.
     """
 
     frames: FramePolicy = "all"

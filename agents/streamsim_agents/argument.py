@@ -1,6 +1,8 @@
 """Arguments of an agent: from ``key=value`` on the command line to keywords of its ``__init__``.
 
-Types come from the annotations. This module knows no names of agents.
+Types come from the annotations, and what an argument means from the docstring of the class or of its
+``__init__``: a section ``Arguments:`` (or ``Args:``) with indented lines ``name: meaning``; lines that are
+indented deeper go on. This module knows no names of agents.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -24,11 +27,15 @@ class AgentArgumentError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """One argument of an agent. ``default`` is None where it must be given, else as a user would write it."""
+    """One argument of an agent. ``default`` is None where it must be given, else as a user would write it.
+
+    ``meaning`` is what the docstring says of it in one line, empty where it says nothing.
+    """
 
     name: str
     type: str
     default: str | None
+    meaning: str = ""
 
 
 def parse_arguments(pairs: Sequence[str]) -> dict[str, str]:
@@ -90,14 +97,48 @@ def convert_arguments(name: str, agent_class: type[Agent], arguments: Mapping[st
 
 def list_arguments(agent_class: type[Agent]) -> tuple[Argument, ...]:
     """The arguments that the class's ``__init__`` takes by name, in its order."""
+    meanings = {
+        **read_meanings(inspect.getdoc(agent_class) or ""),
+        **read_meanings(inspect.getdoc(agent_class.__init__) or ""),
+    }
     return tuple(
         Argument(
             name=parameter.name,
             type=_type_name(annotation),
             default=None if parameter.default is parameter.empty else _written(parameter.default),
+            meaning=meanings.get(parameter.name, ""),
         )
         for parameter, annotation in _parameters(agent_class)
     )
+
+
+_SECTION = re.compile(r"Arg(?:ument)?s:\s*")
+_MEANING = re.compile(r"(\w+)(?: \([^)]*\))?: +(\S.*)")
+
+
+def read_meanings(docstring: str) -> dict[str, str]:
+    """Meaning by argument, each on one line, of the section ``Arguments:`` of a cleaned docstring."""
+    meanings: dict[str, str] = {}
+    lines = iter(docstring.splitlines())
+    if not any(_SECTION.fullmatch(line) for line in lines):
+        return meanings
+    width, name = 0, ""
+    for line in lines:  # those after the section's head
+        text = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if not text:
+            continue
+        if not indent:
+            break
+        width = width or indent
+        if indent > width and name:
+            meanings[name] += f" {text}"
+        elif begun := _MEANING.fullmatch(text):
+            name = begun[1]
+            meanings[name] = begun[2]
+        else:
+            name = ""
+    return meanings
 
 
 def _parameters(agent_class: type[Agent]) -> list[tuple[inspect.Parameter, Any]]:

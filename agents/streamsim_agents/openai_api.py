@@ -25,7 +25,23 @@ PNG_MAGIC = b"\x89PNG"
 
 
 class OpenAI(Agent):
-    """Asks a chat completions endpoint about the latest frames; works with vLLM, SGLang and hosted APIs."""
+    """Asks a chat completions endpoint about the latest frames; works with vLLM, SGLang and hosted APIs.
+
+    Arguments:
+        base_url: the endpoint as its clients take it, http://host/v1 or https://host/v1
+        model: the model's name at the endpoint
+        api_key_env: the environment variable that holds the key; none sends no key
+        frames: how many of the latest frames are shown, 0 for the text alone
+        stamps: say each frame's time in seconds before it
+        system: a system message to begin with
+        max_tokens: longest answer, in tokens
+        tokens_field: the name under which the endpoint takes that limit
+        temperature: of the endpoint's sampling; none leaves it to the endpoint
+        detail: the endpoint's level of detail for pictures; none leaves it to the endpoint
+        timeout: seconds for one whole answer, retries included
+        retries: how often a request that failed is tried again
+        backoff: seconds before the first retry, doubled for each further one
+    """
 
     def __init__(
         self,
@@ -44,13 +60,6 @@ class OpenAI(Agent):
         retries: int = 4,
         backoff: float = 0.5,
     ) -> None:
-        """``base_url`` as clients of such endpoints take it, ``https://host/v1``.
-
-        ``api_key_env`` names the environment variable that holds the key; without it none is sent.
-        ``frames`` is how many of the latest are shown (0: none, the text alone), each after its time
-        in seconds if ``stamps``. ``temperature=none`` leaves it to the server. ``timeout`` is for one
-        whole answer, retries included; ``backoff`` is the first wait in seconds, doubled each time.
-        """
         self.check_arguments(
             base_url=base_url,
             api_key_env=api_key_env,

@@ -32,12 +32,18 @@ class Null(Agent):
 
 
 class FixedDelay(Agent):
-    """Says A after so many seconds of work per frame and per answer, with a stall now and then."""
+    """Says A after so many seconds of work per frame and per answer, with a stall now and then.
+
+    Arguments:
+        frame: seconds of work for each frame
+        answer: seconds of work for each answer
+        stall: seconds added to every frame on which it stalls
+        stall_every: stall on every so many frames, 0 for none
+    """
 
     def __init__(
         self, *, frame: float = 0.0, answer: float = 0.0, stall: float = 0.0, stall_every: int = 0
     ) -> None:
-        """All in seconds; ``stall`` is added on every ``stall_every``-th frame observed (0: on none)."""
         self.check_arguments(frame=frame, answer=answer, stall=stall, stall_every=stall_every)
         self._frame_s = frame
         self._answer_s = answer

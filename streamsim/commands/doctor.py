@@ -1,4 +1,4 @@
-"""``streamsim doctor``: what this machine has, what it lacks, and what the harness costs on it."""
+"""``streamsim doctor``: what this machine has and lacks, which agents there are, what the harness costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HELP = "try what a run needs: versions, codecs, GPU, port, disk; list agents; me
 EPILOG = """\
 examples:
   streamsim doctor
-  streamsim doctor --agents      (all agents with their arguments)
+  streamsim doctor --agents      (all agents with their arguments, and no checks)
   streamsim doctor --timing      (the harness's own floor here, about 20 s)
 
 exit codes: 0 all is well, 1 something is bad
@@ -26,8 +26,8 @@ TIMING_SECONDS = 7.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to look at."""
-    parser.add_argument("--agents", action="store_true", help="list all agents with their arguments")
-    parser.add_argument("--agent-python", metavar="PATH", help="list those of another interpreter")
+    parser.add_argument("--agents", action="store_true", help="only list all agents with their arguments")
+    parser.add_argument("--agent-python", metavar="PATH", help="with --agents: those of another interpreter")
     parser.add_argument("--timing", action="store_true", help="measure the harness's own floor")
     parser.add_argument(
         "--timing-seconds",
@@ -46,14 +46,17 @@ def execute(args: argparse.Namespace) -> int:
 
     if not 1.0 <= args.timing_seconds <= 3_600.0:
         raise UsageError(f"--timing-seconds: expected 1 to 3600, got {args.timing_seconds:g}")
-    checks = run_checks(Path.cwd())
+    if args.agent_python is not None and not args.agents:
+        raise UsageError("--agent-python: expected --agents with it")
+    checks = [] if args.agents else run_checks(Path.cwd())
     agents = list_agents(args.agent_python) if args.agents else None
     timing = _measure(args.timing_seconds, quiet=args.json) if args.timing else None
     if args.json:
         _print_json(checks, agents, timing)
     else:
-        print("\n".join(_check_lines(checks)))
-        if agents is not None:
+        if agents is None:
+            print("\n".join(_check_lines(checks)))
+        else:
             print("\n".join(_agent_lines(agents)))
         if timing is not None:
             print("\n".join(_timing_lines(timing)))
@@ -75,9 +78,7 @@ def _print_json(
 ) -> None:
     import msgspec
 
-    report: dict[str, Any] = {"checks": checks}
-    if agents is not None:
-        report["agents"] = agents
+    report: dict[str, Any] = {"checks": checks} if agents is None else {"agents": agents}
     if timing is not None:
         report["timing"] = timing
     print(msgspec.json.encode(report).decode())
@@ -93,13 +94,16 @@ def _check_lines(checks: list[Check]) -> list[str]:
 
 
 def _agent_lines(agents: list[dict[str, Any]]) -> list[str]:
-    lines = ["agents:"]
+    lines = []
     for agent in agents:
-        lines.append(f"  {agent['name']}: {agent['problem'] or agent['summary']}")
+        lines.append(f"{agent['name']}: {agent['problem'] or agent['summary']}")
         for argument in agent["arguments"]:
             default = argument["default"]
             given = "must be given" if default is None else f"default {default}"
-            lines.append(f"    {argument['name']} ({argument['type']}): {given}")
+            meaning = argument.get("meaning")  # an older streamsim of another interpreter has none
+            lines.append(
+                f"  {argument['name']} ({argument['type']}, {given})" + (f": {meaning}" * bool(meaning))
+            )
     return lines
 
 

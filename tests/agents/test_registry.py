@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import json
 import os
 import subprocess
@@ -15,7 +16,8 @@ import pytest
 
 from streamsim_agents import registry
 from streamsim_agents.agent import Agent, Frame, Query, Turn
-from streamsim_agents.argument import Argument, convert_arguments, list_arguments
+from streamsim_agents.argument import Argument, convert_arguments, list_arguments, read_meanings
+from streamsim_agents.memory.registry import MEMORIES
 from streamsim_agents.registry import (
     BUILT_IN,
     AgentArgumentError,
@@ -213,7 +215,9 @@ def test_pairs_are_parsed() -> None:
 
 
 def test_arguments_are_listed_as_a_user_would_write_them() -> None:
-    assert list_arguments(FixedDelay)[0] == Argument(name="frame", type="float", default="0")
+    assert list_arguments(FixedDelay)[0] == Argument(
+        name="frame", type="float", default="0", meaning="seconds of work for each frame"
+    )
     assert {argument.name: (argument.type, argument.default) for argument in list_arguments(Many)} == {
         "name": ("str", "x"),
         "count": ("int", "1"),
@@ -230,6 +234,70 @@ def test_arguments_are_listed_as_a_user_would_write_them() -> None:
         ("items", "none"),
     ]
     assert list_arguments(Null) == ()
+
+
+def test_meanings_come_from_the_docstring() -> None:
+    docstring = """Says things.
+
+    A word: not in the section.
+
+    Args:
+        word: what it says
+            again and again
+        times (int): how often
+
+        a line that is none
+            and goes on
+        quiet:  whether it is heard
+    Returns:
+        nothing: of this
+    """
+    assert read_meanings(inspect.cleandoc(docstring)) == {
+        "word": "what it says again and again",
+        "times": "how often",
+        "quiet": "whether it is heard",
+    }
+    assert read_meanings("word: no section") == read_meanings("") == {}
+
+
+class Told(Many):
+    """Has its meanings in two places.
+
+    Arguments:
+        name: of the class
+        count: how many
+    """
+
+    def __init__(self, *, name: str, count: int = 1, share: float = 0.0) -> None:
+        """Make it.
+
+        Arguments:
+            name: of the object
+        """
+        self.given = ()
+
+
+def test_meanings_of_the_init_go_before_those_of_the_class() -> None:
+    assert [argument.meaning for argument in list_arguments(Told)] == ["of the object", "how many", ""]
+
+
+@pytest.mark.slow  # imports every agent
+def test_every_argument_of_an_agent_that_ships_has_a_meaning() -> None:
+    code = (
+        "import sys; from streamsim_agents.registry import main\n"
+        "main(['--list'])\nprint('torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    listed, has_torch = result.stdout.splitlines()
+    arguments = {
+        (agent["name"], argument["name"]): argument["meaning"]
+        for agent in json.loads(listed)
+        for argument in agent["arguments"]
+    }
+    assert ("vlm", "memory") in arguments and all(arguments.values()), arguments
+    for name in MEMORIES:
+        assert name in arguments["vlm", "memory"]
+    assert has_torch == "False"
 
 
 @pytest.mark.slow  # imports every agent

@@ -16,8 +16,11 @@ LETTERS = "ABCDEFGHIJ"
 class Sightings(Agent):
     """Answers questions about rooms from what it saw.
 
-    ``looks`` is the size of its memory, in frames. It answers a choice with a letter, an open question
-    with words, the status probe with a letter of A to D and the cause probe with letters of A to F.
+    It answers a choice with a letter, an open question with words, the status probe with a letter of A
+    to D and the cause probe with letters of A to F.
+
+    Arguments:
+        looks: frames that its memory holds, at least 2
     """
 
     def __init__(self, looks: int = 240) -> None:

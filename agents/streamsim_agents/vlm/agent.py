@@ -35,11 +35,20 @@ _MODES = {"plain": 0.0, "features": 1.0, "prefill": 2.0}
 class VLM(Agent):
     """A vision language model that watches.
 
-    ``model`` is a checkpoint folder or a hub id. ``memory`` is "all" (everything up to the frame cap,
-    the latest kept) or a memory with its settings, such as ``recent,frames=4``. ``streaming`` "auto"
-    prefills frames as they come if that is exact, "on" refuses to run otherwise, "off" answers the
-    plain way. ``max_frames`` replaces the profile's frame cap (0: the profile's). ``open_tokens`` is
-    the length of answers that are no letter. The others are ``load``'s.
+    Arguments:
+        model: a checkpoint folder or a hub id
+        memory: all (the latest up to the frame cap), recent,frames=4, uniform,budget=128,
+            long_short,window=32,slots=16, kv_retrieval,local=32,top=32 or package.module:Class; settings
+            may be left out
+        streaming: auto prefills frames as they come if that is exact, on refuses to run otherwise, off
+            answers the plain way
+        max_frames: frame cap, 0 for the profile's
+        dtype: of the weights; auto is bfloat16 on a GPU and float32 on a CPU
+        device: auto, cpu, cuda or cuda:N; auto shares the GPUs out among the lanes
+        attn: attn_implementation of transformers, such as sdpa or eager; auto is its default
+        quantization: of the weights, by bitsandbytes on a GPU
+        trust_remote_code: run the code that comes with the checkpoint
+        open_tokens: longest answer that is no letter, in tokens
     """
 
     def __init__(

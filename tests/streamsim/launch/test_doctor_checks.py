@@ -42,7 +42,12 @@ def test_a_folder_that_cannot_be_written_is_bad(tmp_path: Path, monkeypatch: pyt
 def test_agents_are_listed_with_their_arguments() -> None:
     agents = {agent["name"]: agent for agent in doctor.list_agents()}
     assert {"null", "fixed-delay", "random", "abstain"} <= set(agents)
-    assert agents["fixed-delay"]["arguments"][0] == {"name": "frame", "type": "float", "default": "0"}
+    assert agents["fixed-delay"]["arguments"][0] == {
+        "name": "frame",
+        "type": "float",
+        "default": "0",
+        "meaning": "seconds of work for each frame",
+    }
     assert agents["null"]["problem"] is None
 
 
