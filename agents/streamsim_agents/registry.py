@@ -36,6 +36,8 @@ BUILT_IN: Mapping[str, str] = {
     "vlm": "streamsim_agents.vlm.agent:VLM",
 }
 """Where each built-in agent lives; these names win over entry points."""
+MUST_WRITE = ("observe", "answer")
+"""Methods without which nothing is an agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +111,18 @@ def _load(name: str, target: str) -> type[Agent]:
         hint = f"agents there: {', '.join(there)}" if there else "there is no agent in it"
         raise AgentArgumentError(f"agent {name!r}: module {module_name!r} has no {class_name!r}; {hint}")
     if not _is_agent(found):
+        kind = repr(found) if isinstance(found, type) else f"{class_name!r}, a {type(found).__name__}"
         raise AgentArgumentError(
-            f"agent {name!r}: expected a class derived from streamsim_agents.Agent, got {found!r}"
+            f"agent {name!r}: expected a class derived from streamsim_agents.Agent, got {kind}"
         )
-    return cast(type[Agent], found)
+    agent_class = cast(type[Agent], found)
+    lacking = [method for method in MUST_WRITE if getattr(agent_class, method) is getattr(Agent, method)]
+    if lacking:
+        raise AgentArgumentError(
+            f"agent {name!r}: class {class_name!r} has no {' and no '.join(lacking)} of its own: "
+            f"an agent must write {' and '.join(MUST_WRITE)}"
+        )
+    return agent_class
 
 
 def _is_agent(value: object) -> bool:

@@ -43,6 +43,13 @@ class Mine(Agent):
     def answer(self, query, turn): yield self.word
 
 class NotOne: pass
+
+def dumps(): pass
+
+class Half(Agent):
+    def observe(self, frame): pass
+
+class Empty(Agent): pass
 '''
 
 
@@ -111,6 +118,12 @@ def test_ones_own_agent_goes_by_module_and_class(custom: Path) -> None:
             "my_agents:NotOne",
             "expected a class derived from streamsim_agents.Agent, got <class 'my_agents.NotOne'>",
         ),
+        ("my_agents:dumps", "expected a class derived from streamsim_agents.Agent, got 'dumps', a function"),
+        (
+            "my_agents:Half",
+            "class 'Half' has no answer of its own: an agent must write observe and answer",
+        ),
+        ("my_agents:Empty", "class 'Empty' has no observe and no answer of its own: an agent must write"),
         ("my_agents:", "expected package.module:Class"),
         ("broken_agents:Mine", "importing 'broken_agents' failed with OSError: no disk"),
         ("needy_agents:Mine", "importing 'needy_agents' failed: No module named 'no_such_library_at_all'"),
