@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import io
 import math
 import queue
@@ -42,12 +43,18 @@ class CheckReport:
     checked: tuple[str, ...]
     skipped: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """A line for each thing."""
+        lines = [f"checked: {what}" for what in self.checked] + [f"skipped: {what}" for what in self.skipped]
+        return "\n".join(["the agent keeps the contract", *lines])
+
 
 def check_agent(
     agent: Agent | Callable[[], Agent], *, deterministic: bool = True, patience_s: float = PATIENCE_S
 ) -> CheckReport:
     """Run an agent, or what a class or function makes, through a scripted session.
 
+    A class that takes arguments needs a function: ``check_agent(lambda: Mine(model="x"))``.
     With ``deterministic=False`` texts are not compared (an agent that draws at random should draw from
     ``SessionInfo.seed`` instead). ``patience_s`` bounds each call: also an answer that was cancelled
     must have ended by then. ``CheckFailure`` at the first rule that is broken.
@@ -279,6 +286,8 @@ class _Check:
 
     def _make(self) -> Agent:
         given = self._given
+        if isinstance(given, type):
+            _check_needs_nothing(given)
         made = given if isinstance(given, Agent) else self._call("making the agent", given)
         if not isinstance(made, Agent):
             raise CheckFailure(f"expected an agent derived from streamsim_agents.Agent, got {made!r}")
@@ -317,6 +326,27 @@ class _Check:
                     f"{file.relative_to(path)}\n".encode() + hashlib.sha256(file.read_bytes()).digest()
                 )
             return digest.hexdigest()
+
+
+def _check_needs_nothing(agent_class: type[Agent]) -> None:
+    """``CheckFailure`` for a class that cannot be called without arguments."""
+    try:
+        parameters = inspect.signature(agent_class).parameters.values()
+    except ValueError:  # a class without a signature: calling it will tell
+        return
+    needed = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if needed:
+        name = agent_class.__name__
+        call = ", ".join(f"{argument}=…" for argument in needed)
+        raise CheckFailure(
+            f"{name} needs {', '.join(needed)}: give a function that makes it, "
+            f"check_agent(lambda: {name}({call}))"
+        )
 
 
 def _pieces(agent: Agent, query: Query, turn: Turn) -> Generator[str, None, None]:

@@ -46,6 +46,28 @@ def test_an_agent_that_keeps_the_contract_passes() -> None:
         assert "answers leave no trace" in report.checked
 
 
+def test_the_report_reads_as_lines() -> None:
+    lines = str(check_agent(Counter, deterministic=False)).splitlines()
+    assert lines[0] == "the agent keeps the contract"
+    assert "checked: save and load" in lines
+    assert "skipped: begin forgets: texts are not compared" in lines
+    assert all(line.startswith(("checked: ", "skipped: ")) for line in lines[1:])
+
+
+def test_a_class_that_takes_arguments_needs_a_function() -> None:
+    class Mine(Counter):
+        def __init__(self, model: str, *, size: int, word: str = "x", **others: int) -> None:
+            super().__init__()
+            self.model = model
+
+    with pytest.raises(CheckFailure) as caught:
+        check_agent(Mine)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        "Mine needs model, size: give a function that makes it, check_agent(lambda: Mine(model=…, size=…))"
+    )
+    assert "save and load" in check_agent(lambda: Mine(model="x", size=3)).checked
+
+
 def test_methods_run_on_one_thread_that_is_not_the_callers() -> None:
     threads: set[int] = set()
 
