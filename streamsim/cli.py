@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from typing import NoReturn
 
 from streamsim import __version__
 from streamsim.errors import StreamsimError
@@ -36,15 +37,22 @@ COMMANDS: tuple[str, ...] = (
 """In the order of the help page. ``import`` is the module ``import_``."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line and where to read more, in place of the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\nsee {self.prog} --help\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="streamsim",
         description="Replay recorded episodes as live sessions, and score what the agent answers.",
         epilog="example: streamsim demo",
     )
     parser.add_argument("--version", action="version", version=f"streamsim {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"streamsim.commands.{name}" + ("_" if name == "import" else ""))
         sub = commands.add_parser(
@@ -64,7 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = 0
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _leave)
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    args, unknown = parser.parse_known_args(argv)
+    if args.command is None and not unknown:
+        parser.print_help(sys.stderr)
+        return 2
+    if unknown:
+        parser.prog = " ".join(filter(None, (parser.prog, args.command)))
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         code = args.execute(args)
         sys.stdout.flush()
