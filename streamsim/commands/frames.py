@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A video, and how to sample it."""
     parser.add_argument("video", type=Path, metavar="VIDEO", help="a video file")
     parser.add_argument("--fps", type=float, default=1.0, help="samples a second (default 1)")
-    parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="write the pictures here as PNG files")
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="DIR", help="write the pictures here as PNG files; a new folder"
+    )
     parser.add_argument(
         "--sampling",
         choices=("presentation", "storm-evaluator"),
@@ -51,14 +53,17 @@ def execute(args: argparse.Namespace) -> int:
     if not args.video.is_file():
         raise UsageError(f"expected a video file at {str(args.video)!r}, found none")
 
+    _check_folder(args.out)
+
     rows: list[dict[str, int | str | None]] = []
-    damaged = 0
+    count = damaged = 0
     problem: str | None = None
     try:
         with VideoSampler(args.video, sampling) as samples:
             for sample in samples:
                 row = _row(sample, _write_picture(args.out, sample))
                 damaged = samples.damaged
+                count += 1
                 if args.json:
                     rows.append(row)
                 else:
@@ -71,7 +76,17 @@ def execute(args: argparse.Namespace) -> int:
         print(f"streamsim frames: {problem}", file=sys.stderr)
     if args.json:
         print(msgspec.json.encode({"samples": rows, "damaged": damaged, "error": problem}).decode())
+    elif count or not problem:
+        print(f"{args.video}: {count} samples, {damaged} damaged pictures in the file")
     return 1 if problem else 0
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Pictures of two videos in one folder cannot be told apart."""
+    from streamsim.errors import UsageError
+
+    if folder is not None and folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{str(folder)!r} exists and is not empty: choose another folder or remove it")
 
 
 def _write_picture(folder: Path | None, sample: Sample) -> Path | None:

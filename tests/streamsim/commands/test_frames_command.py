@@ -72,6 +72,7 @@ def test_lines_for_people(make_clip: MakeClip, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines() == [
         "    0      0.000 s  nothing visible yet",
         "    1      1.000 s  picture of     0.990 s  128x96",
+        f"{clip}: 2 samples, 0 damaged pictures in the file",
     ]
 
 
@@ -107,3 +108,24 @@ def test_damage_is_counted(test_data: Path, capsys: pytest.CaptureFixture[str]) 
     found = json.loads(capsys.readouterr().out)
     # 1,500 zero bytes: 21 pictures cannot be decoded, one is flagged
     assert (found["damaged"], len(found["samples"]), found["error"]) == (22, 8, None)
+    assert main(["frames", str(clip)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"{clip}: 8 samples, 22 damaged pictures in the file"
+
+
+def test_a_folder_that_holds_something_is_left_as_it_is(
+    make_clip: MakeClip, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    clip = make_clip("clip.mp4", [0])
+    assert main(["frames", str(clip), "-o", str(folder)]) == 0  # an empty one will do
+    before = [(path.name, path.read_bytes()) for path in folder.iterdir()]
+    capsys.readouterr()
+    assert main(["frames", str(clip), "-o", str(folder), "--fps", "2"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"streamsim frames: {str(folder)!r} exists and is not empty: choose another folder or remove it\n"
+    )
+    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == before != []
