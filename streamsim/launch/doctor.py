@@ -24,6 +24,7 @@ import msgspec
 
 from streamsim import __version__
 from streamsim.errors import StreamsimError, UsageError
+from streamsim.launch.interpreter import RegistryRefused, ask_registry
 
 PACKAGES = ("aiohttp", "av", "msgspec", "numpy", "pillow", "rich", "websockets")
 OPTIONAL_PACKAGES = ("torch", "transformers")
@@ -63,27 +64,11 @@ def list_agents(python: str | None = None) -> list[dict[str, Any]]:
 
     ``UsageError`` if it cannot be asked.
     """
-    command = [python or sys.executable, "-m", "streamsim_agents.registry", "--list"]
     try:
-        result = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=QUERY_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-        )
-    except OSError as error:
-        raise UsageError(
-            f"cannot run {command[0]!r}: {error.strerror}; give an interpreter to --agent-python"
-        ) from error
-    except subprocess.SubprocessError as error:
-        said = getattr(error, "stderr", None) or str(error)
-        last = str(said).strip().splitlines()[-1:] or ["it said nothing"]
-        raise UsageError(
-            f"{command[0]!r} cannot list agents ({last[0]}): install streamsim in its environment"
-        ) from error
-    listings: list[dict[str, Any]] = json.loads(result.stdout)
+        said = ask_registry(python, ["--list"], timeout_s=QUERY_TIMEOUT_S)
+    except RegistryRefused as error:
+        raise UsageError(f"{python or sys.executable!r} cannot list agents: {error}") from error
+    listings: list[dict[str, Any]] = json.loads(said)
     return listings
 
 

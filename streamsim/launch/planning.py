@@ -10,8 +10,6 @@ import os
 import platform
 import re
 import secrets
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +34,7 @@ from streamsim.journal.folder import (
     write_run_file,
 )
 from streamsim.journal.read import read_journal
+from streamsim.launch.interpreter import ask_registry
 from streamsim.launch.options import RunOptions
 from streamsim.prompts import load_prompts
 from streamsim.reading import READERS
@@ -199,19 +198,8 @@ def check_agent(name: str, pairs: Sequence[str], python: str | None) -> AgentSpe
         if not equals or not key:
             raise UsageError(f"--agent-arg: expected KEY=VALUE, got {pair!r}")
         arguments[key] = value
-    interpreter = python or sys.executable
-    command = [interpreter, "-m", "streamsim_agents.registry", "--check", name]
-    for pair in pairs:
-        command += ["--agent-arg", pair]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise UsageError(
-            f"cannot run {interpreter!r}: {error.strerror}; give an interpreter to --agent-python"
-        ) from None
-    if result.returncode != 0:
-        lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
-        raise UsageError(lines[-1].removeprefix("streamsim agent: "))
+    options = [part for pair in pairs for part in ("--agent-arg", pair)]
+    ask_registry(python, ["--check", name, *options])
     return AgentSpec(name=name, arguments=arguments, python=python)
 
 

@@ -57,7 +57,7 @@ def test_another_interpreter_is_asked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot run .*nowhere.*--agent-python"):
         doctor.list_agents(str(tmp_path / "nowhere"))
     bare = tmp_path / "python"
-    bare.write_text("#!/bin/sh\necho 'No module named streamsim_agents' >&2\nexit 1\n")
+    bare.write_text("#!/bin/sh\necho 'no room' >&2\nexit 1\n")
     bare.chmod(0o755)
-    with pytest.raises(UsageError, match=r"cannot list agents \(No module named streamsim_agents\)"):
+    with pytest.raises(UsageError, match=r"cannot list agents: no room"):
         doctor.list_agents(str(bare))
