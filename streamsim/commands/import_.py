@@ -95,22 +95,30 @@ def _add_format(
 
 
 def _read_storm(args: argparse.Namespace) -> Imported:
+    from streamsim.episodes.formats.imported import probe_ends
     from streamsim.episodes.formats.row import read_json_rows
     from streamsim.episodes.formats.storm import import_storm
 
     questions = [read_json_rows(path) for path in args.questions]
     manifests = [read_json_rows(path) for path in args.manifest]
     locate = _locate(args, [*args.questions, *args.manifest])
-    return import_storm(questions, manifests, name=_name(args), locate=locate)
+    return import_storm(questions, manifests, name=_name(args), locate=locate, end_of=probe_ends())
 
 
 def _read_csv(args: argparse.Namespace) -> Imported:
     from streamsim.episodes.formats.csv_rows import import_csv
+    from streamsim.episodes.formats.imported import probe_ends
     from streamsim.episodes.formats.row import read_table_rows
 
     questions = [read_table_rows(path) for path in args.questions]
     locate = _locate(args, args.questions)
-    return import_csv(questions, name=_name(args), locate=locate, permute_options=args.permute_options)
+    return import_csv(
+        questions,
+        name=_name(args),
+        locate=locate,
+        end_of=probe_ends(),
+        permute_options=args.permute_options,
+    )
 
 
 def _locate(args: argparse.Namespace, annotations: Sequence[Path]) -> Locate:

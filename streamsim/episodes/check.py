@@ -19,10 +19,9 @@ from streamsim.episodes.dataset import FORMAT, Dataset, DatasetInfo, public_fold
 from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry, is_visible
 from streamsim.episodes.finding import Finding, Level
 from streamsim.episodes.formats.storm import SOURCE, storm_faults
-from streamsim.episodes.rule import Fault, episode_id_faults, in_seconds, key_faults, query_faults
+from streamsim.episodes.rule import Fault, end_faults, episode_id_faults, in_seconds, key_faults, query_faults
 from streamsim.episodes.sampling import Sampling, VideoInfo
 from streamsim.errors import VideoError
-from streamsim_protocol.messages import VISIBILITY_TOLERANCE_NS
 
 INFO = "public/dataset.json"
 EPISODES = "public/episodes.jsonl"
@@ -117,10 +116,11 @@ def _video_findings(episodes: _Lines[Episode], public: Path, fps: float = 1.0) -
         shown_ns = _first_shown_ns(info, fps)
         for query in episode.queries:
             due = f"due at {in_seconds(query.media_ns)} s"
-            if query.media_ns > info.end_ns + VISIBILITY_TOLERANCE_NS:
-                text = f"expected a time within the video, which ends at {in_seconds(info.end_ns)} s; {due}"
-                yield _finding("error", EPISODES, line, query.id, "media_ns", text)
-            elif shown_ns is None or not is_visible(shown_ns, query.media_ns):
+            beyond = tuple(end_faults(query, info.end_ns))
+            yield from (_finding("error", EPISODES, line, query.id, *fault) for fault in beyond)
+            if beyond:
+                continue
+            if shown_ns is None or not is_visible(shown_ns, query.media_ns):
                 start = in_seconds(info.first_picture_ns)
                 text = (
                     f"{due}, before any sample at {fps:g} FPS: nothing is seen; pictures start at {start} s"

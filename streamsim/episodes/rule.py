@@ -60,6 +60,16 @@ def query_faults(query: EpisodeQuery) -> Iterator[Fault]:
         yield Fault("options", f"expected distinct options, got {twice!r} twice")
 
 
+def end_faults(query: EpisodeQuery, end_ns: int) -> Iterator[Fault]:
+    """A query must be due within its video, which ends at ``end_ns``."""
+    if query.media_ns > end_ns + VISIBILITY_TOLERANCE_NS:
+        yield Fault(
+            "media_ns",
+            f"expected a time within the video, which ends at {in_seconds(end_ns)} s; "
+            f"due at {in_seconds(query.media_ns)} s",
+        )
+
+
 def key_faults(query: EpisodeQuery, entry: KeyEntry) -> Iterator[Fault]:
     """Faults of the hidden half, given its query."""
     yield from _answer_faults(query, entry)

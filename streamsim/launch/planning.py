@@ -176,7 +176,9 @@ def check_episodes(dataset: Dataset, episodes: Sequence[Episode], fps: float) ->
         )
         more = len(problems) - MAX_PROBLEMS_SHOWN
         tail = f"; and {more} more" if more > 0 else ""
-        raise UsageError(f"{shown}{tail} (`streamsim check` lists all; --available plays what is there)")
+        absent = not all(dataset.video_path(episode).is_file() for episode in episodes)
+        hint = "; --available plays what is there" if absent else ""
+        raise UsageError(f"{shown}{tail} (`streamsim check` lists all{hint})")
     return findings
 
 

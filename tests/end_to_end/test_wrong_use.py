@@ -92,8 +92,11 @@ def test_videos(refused: Refuse, tiny: Path, tmp_path_factory: pytest.TempPathFa
     (videos / "3.mp4").write_bytes((videos / "2.mp4").read_bytes())
     line = refused(dataset, "--agent", "null")
     assert "tiny-3/4" in line and "3" in line
+    assert line.endswith(" (`streamsim check` lists all)\n")
     (videos / "3.mp4").unlink()
-    assert "tiny-3" in refused(dataset, "--agent", "null")
+    line = refused(dataset, "--agent", "null")
+    assert "tiny-3" in line
+    assert line.endswith(" (`streamsim check` lists all; --available plays what is there)\n")
     (videos / "3.mp4").write_bytes(b"no video at all")
     assert "3.mp4" in refused(dataset, "--agent", "null")
 

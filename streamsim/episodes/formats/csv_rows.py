@@ -37,7 +37,7 @@ from streamsim.episodes.dataset import DatasetInfo
 from streamsim.episodes.episode import Chain, EpisodeQuery, KeyEntry, Status, seconds_to_ns
 from streamsim.episodes.formats import field
 from streamsim.episodes.formats.field import IllegalRow
-from streamsim.episodes.formats.imported import Collector, Imported, Locate
+from streamsim.episodes.formats.imported import Collector, EndOf, Imported, Locate
 from streamsim.episodes.formats.row import Row, RowFile
 from streamsim.episodes.formats.storm import option_permutation, subset_of
 from streamsim.episodes.rule import MAX_MEDIA_NS
@@ -67,13 +67,20 @@ _T = TypeVar("_T")
 
 
 def import_csv(
-    questions: Sequence[RowFile], *, name: str, locate: Locate, permute_options: bool = False
+    questions: Sequence[RowFile],
+    *,
+    name: str,
+    locate: Locate,
+    end_of: EndOf = lambda video: None,
+    permute_options: bool = False,
 ) -> Imported:
     """Episodes of rows. Options keep the file's order, or STORM-Bench's per-query order if asked.
 
+    A row due after its video's end, where ``end_of`` knows it, is illegal.
+
     ``DatasetError`` where a file as a whole lacks a needed column.
     """
-    collector = Collector(_NAMES)
+    collector = Collector(_NAMES, end_of)
     ids = _episode_ids(questions)
     counts: Counter[str] = Counter()
     for file in questions:

@@ -16,10 +16,13 @@ from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry, sort_que
 from streamsim.episodes.finding import Finding
 from streamsim.episodes.formats.field import IllegalRow
 from streamsim.episodes.formats.row import Row
-from streamsim.episodes.rule import Fault, episode_id_faults, key_faults, query_faults
+from streamsim.episodes.rule import Fault, end_faults, episode_id_faults, key_faults, query_faults
+from streamsim.errors import VideoError
 
 Locate = Callable[[str, str], Path]
 """From subset and video path, as the annotations give them, to where the file is or should be."""
+EndOf = Callable[[Path], int | None]
+"""From a video's place to its end in nanoseconds; None where it is absent or cannot be read."""
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,10 +48,12 @@ class Collector:
     """Gathers rows into episodes; refuses those that break a rule, with a finding for each fault.
 
     ``names`` translates fields of `EpisodeQuery` and `KeyEntry` to those of the file, for the findings.
+    ``end_of`` gives a video's end, beyond which no query may be due.
     """
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], end_of: EndOf = lambda video: None) -> None:
         self._names = names
+        self._end_of = end_of
         self._episodes: dict[str, tuple[str, Path, list[EpisodeQuery]]] = {}
         self._key: dict[str, KeyEntry] = {}
         self._first: dict[str, str] = {}
@@ -111,6 +116,8 @@ class Collector:
             )
         elif path != earlier:
             faults.append(Fault("video", f"expected {str(earlier)!r} as for the episode before"))
+        elif (end_ns := self._end_of(path)) is not None:
+            faults += end_faults(query, end_ns)
         if faults:
             self.refuse(file, row, item, faults)
             return
@@ -157,6 +164,23 @@ def locate_under(roots: Sequence[Path]) -> Locate:
         return next((place for place in places if place.is_file()), places[0]).absolute()
 
     return locate
+
+
+def probe_ends() -> EndOf:
+    """Look into each video once. A video that cannot be read has no end here: `check` says what is wrong."""
+    from streamsim.episodes.video import probe_video
+
+    found: dict[Path, int | None] = {}
+
+    def end_of(video: Path) -> int | None:
+        if video not in found:
+            try:
+                found[video] = probe_video(video).end_ns if video.is_file() else None
+            except VideoError:
+                found[video] = None
+        return found[video]
+
+    return end_of
 
 
 def write_imported(folder: Path, imported: Imported, *, copy: bool = False) -> None:

@@ -18,7 +18,7 @@ from streamsim.episodes.dataset import DatasetInfo
 from streamsim.episodes.episode import EpisodeQuery, KeyEntry, Status
 from streamsim.episodes.formats import field
 from streamsim.episodes.formats.field import IllegalRow
-from streamsim.episodes.formats.imported import Collector, Imported, Locate
+from streamsim.episodes.formats.imported import Collector, EndOf, Imported, Locate
 from streamsim.episodes.formats.row import Row, RowFile
 from streamsim.episodes.rule import Fault
 
@@ -82,14 +82,20 @@ def subset_of(file: str) -> str:
 
 
 def import_storm(
-    questions: Sequence[RowFile], manifests: Sequence[RowFile] = (), *, name: str, locate: Locate
+    questions: Sequence[RowFile],
+    manifests: Sequence[RowFile] = (),
+    *,
+    name: str,
+    locate: Locate,
+    end_of: EndOf = lambda video: None,
 ) -> Imported:
     """Episodes of questions files, with the manifests' subsets and paths where they give them.
 
     Illegal rows are left out with findings; so are a manifest's. Counts and times of a manifest
-    that differ from its questions are warnings.
+    that differ from its questions are warnings. A row due after its video's end, where ``end_of`` knows
+    it, is illegal.
     """
-    collector = Collector(_NAMES)
+    collector = Collector(_NAMES, end_of)
     listed = _read_manifests(manifests, collector)
     for file in questions:
         for row in _samples(file, collector):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from streamsim.cli import main
 from streamsim.episodes.dataset import load_answer_key, load_dataset
+from streamsim.episodes.video import probe_video
 
 ROW: dict[str, Any] = {
     "id": "a_q01",
@@ -237,3 +239,49 @@ def test_no_label_of_any_kind_is_in_the_public_half(test_data: Path, tmp_path: P
     assert public.keys() == {"id", "subset", "video", "queries"}
     for query in public["queries"]:
         assert query.keys() == {"id", "kind", "media_ns", "stem", "options"}
+
+
+# --------------------------------------------------------------------------------- the video's end
+
+
+def test_csv_rows_after_the_end_of_their_video_are_illegal(
+    make_clip: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clip = make_clip("a.mkv", [0, 500, 1000, 1500])
+    (clip.parent / "broken.mkv").write_bytes(b"no video at all")
+    questions = tmp_path / "mine.csv"
+    questions.write_text(
+        "video,time,question\n"
+        "a.mkv,0:00:01,What?\n"
+        "a.mkv,1000000,And now?\n"
+        "broken.mkv,1000000,What?\n"
+        "absent.mkv,1000000,What?\n"
+    )
+    command = ("csv", questions, "--videos", clip.parent, "-o", tmp_path / "d")
+    assert call(*command, "--strict") == 2
+    assert not (tmp_path / "d").exists()
+    capsys.readouterr()
+    assert call(*command) == 1
+    line = capsys.readouterr().err.splitlines()[0]
+    end = probe_video(clip).end_ns / 1e9
+    assert 1.5 <= end < 3
+    assert line == (
+        f"error: {questions}:3: row 2: time: expected a time within the video, which ends at {end:g} s; "
+        "due at 1000000 s"
+    )
+    # what cannot be looked into is left to `streamsim check`
+    times = {e.id: [q.media_ns for q in e.queries] for e in load_dataset(tmp_path / "d").episodes}
+    assert times == {"a": [10**9], "broken": [10**15], "absent": [10**15]}
+
+
+def test_storm_rows_after_the_end_of_their_video_are_illegal(
+    make_clip: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clip = make_clip("a.mp4", [0, 500])
+    questions = write_rows(
+        tmp_path / "s.jsonl", ROW | {"query_time": 0.5}, ROW | {"id": "a_q02", "query_time": 99}
+    )
+    assert call("storm", questions, "--videos", clip.parent, "-o", tmp_path / "d") == 1
+    line = capsys.readouterr().err.splitlines()[0]
+    assert line.startswith(f"error: {questions}:2: a_q02: query_time: expected a time within the video")
+    assert list(load_answer_key(tmp_path / "d")) == ["a_q01"]
