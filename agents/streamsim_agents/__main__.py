@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--memory-dir", type=Path, help="where the agent saves its memory (default: it does not)"
     )
     parser.add_argument("--die-with-parent", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--called", default="streamsim agent", help=argparse.SUPPRESS)
     return parser
 
 
@@ -52,16 +53,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             lambda: make_agent(args.agent, arguments),
             name=args.agent,
             memory_folder=args.memory_dir,
+            called=args.called,
         )
-        asyncio.run(runtime.run())
+        played = asyncio.run(runtime.run())
     except (AgentArgumentError, ConnectError) as error:
-        print(f"streamsim agent: {error}", file=sys.stderr)
+        print(f"{args.called}: {error}", file=sys.stderr)
         return 2
     except SessionRefused as error:
-        print(f"streamsim agent: {error}", file=sys.stderr)
+        print(f"{args.called}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    if not args.die_with_parent:  # else whoever started it counts for itself
+        print(f"{args.called}: played {played} session{'' if played == 1 else 's'}", file=sys.stderr)
     return 0
 
 

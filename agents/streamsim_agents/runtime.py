@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import sys
@@ -18,7 +19,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.typing import Subprotocol
 
 from streamsim_agents.agent import Agent
@@ -30,7 +31,9 @@ from streamsim_protocol.codec import decode_server_message, encode
 from streamsim_protocol.errors import CloseCode, ProtocolError
 from streamsim_protocol.states import Connection
 
+OPEN_TIMEOUT_S = 30.0
 PING_TIMEOUT_S = 90.0
+MAX_REASON_CHARS = 200
 SOCKET_BUFFER_BYTES = 64 << 10
 IDLE_GRACE_S = 5.0
 """How long a worker may go on after its connection is gone before the process ends with it inside."""
@@ -49,15 +52,24 @@ class SessionRefused(Exception):
 
 
 class Runtime:
-    """Plays all sessions that one URL offers with one agent."""
+    """Plays all sessions that one URL offers with one agent. ``called`` begins what it prints."""
 
     def __init__(
-        self, url: str, make_agent: Callable[[], Agent], *, name: str, memory_folder: Path | None = None
+        self,
+        url: str,
+        make_agent: Callable[[], Agent],
+        *,
+        name: str,
+        memory_folder: Path | None = None,
+        called: str = "streamsim agent",
     ) -> None:
         if urlsplit(url).scheme not in ("ws", "wss"):
-            raise ConnectError(f"expected a ws:// or wss:// address, got {url!r}")
+            raise ConnectError(
+                f"expected a ws:// or wss:// address, got {url!r}: use the one that was printed"
+            )
         self._url = url
         self._name = name
+        self._called = called
         self._worker = Worker(make_agent, memory_folder)
         self._frames: wire.FramePolicy = "all"
         self._libraries: dict[str, str] = {}
@@ -85,7 +97,8 @@ class Runtime:
             self._worker.quit()
             if not await asyncio.to_thread(self._worker.join, IDLE_GRACE_S):
                 # the agent is stuck in its own code: no interpreter shutdown would ever finish
-                print("streamsim agent: the worker did not become idle, leaving", file=sys.stderr, flush=True)
+                text = f"{self._called}: the worker did not become idle, leaving"
+                print(text, file=sys.stderr, flush=True)
                 os._exit(3)
         return played
 
@@ -110,14 +123,14 @@ class Runtime:
                 max_size=wire.MAX_SERVER_MESSAGE_BYTES,
                 ping_timeout=PING_TIMEOUT_S,
                 close_timeout=5.0,
-                open_timeout=30.0,
+                open_timeout=OPEN_TIMEOUT_S,
                 user_agent_header=None,
                 proxy=None,
             ) as socket_:
                 _shrink_buffers(socket_)
                 return await _SessionLoop(self, socket_).play()
         except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
-            raise ConnectError(f"cannot connect to {self._url!r}: {error}") from error
+            raise ConnectError(describe_failure(self._url, error)) from error
 
     def hello(self) -> wire.Hello:
         """What the agent says of itself."""
@@ -138,6 +151,37 @@ class Runtime:
     def load_error(self) -> str | None:
         """The traceback of an agent that could not be made."""
         return self._load_error
+
+
+def describe_failure(url: str, error: Exception) -> str:
+    """Why there is no connection, in one line that never shows the address's token."""
+    try:
+        parts = urlsplit(url)
+        place = f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'wss' else 80)}"
+    except ValueError as invalid:
+        return f"cannot read the address: {str(invalid).lower()}"
+    if isinstance(error, InvalidStatus):
+        return f"the server refused: {_reason_of(error)}"
+    if isinstance(error, InvalidHandshake):
+        return f"expected a streamsim server at {place}, got another answer: {error}"
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return f"no answer from {place} within {OPEN_TIMEOUT_S:g} s"
+    # a name of several addresses gives one error that has their numbers in its text
+    if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
+        return f"no server at {place}: start one with streamsim serve"
+    return f"cannot connect to {place}: {getattr(error, 'strerror', None) or error}"
+
+
+def _reason_of(error: InvalidStatus) -> str:
+    """What a server said when it refused the handshake: ours says it in one line of plain text."""
+    status = error.response.status_code
+    kind = error.response.headers.get("Content-Type", "")
+    lines = (error.response.body or b"").decode("utf-8", "replace").strip().splitlines()
+    if status == 404 and (not lines or lines[0].startswith("404")):
+        return "nothing is played at this path: use the address that was printed"
+    if not lines or not kind.startswith("text/plain"):
+        return f"HTTP status {status}: is it a streamsim server?"
+    return lines[0][:MAX_REASON_CHARS]
 
 
 class _SessionLoop:

@@ -31,6 +31,7 @@ def execute(args: argparse.Namespace) -> int:
     check_agent(args.agent, args.agent_arg, args.agent_python)
     python = args.agent_python or sys.executable
     command = [python, "-m", "streamsim_agents", args.url, "--agent", args.agent]
+    command += ["--called", "streamsim join"]
     for pair in args.agent_arg:
         command += ["--agent-arg", pair]
     if args.memory_dir is not None:

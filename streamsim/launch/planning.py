@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import secrets
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,7 +39,7 @@ from streamsim.launch.interpreter import ask_registry
 from streamsim.launch.options import RunOptions
 from streamsim.prompts import load_prompts
 from streamsim.reading import READERS
-from streamsim.server.plan import Job, ServerPlan
+from streamsim.server.plan import Job, ServerPlan, describe_listen_error
 
 MAX_PROBLEMS_SHOWN = 10
 MAX_CREDIT = 1024
@@ -68,6 +69,8 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
     agent = None
     if options.agent is not None:
         agent = check_agent(options.agent, options.agent_arguments, options.agent_python)
+    if not dry:
+        check_port(options.host, options.port)
     config = make_config(options, dataset, chosen, partial=partial, agent=agent)
     check_prompts(options.prompts, [dataset.episodes[index] for index in chosen])
     folder = options.out or default_folder(options.agent)
@@ -190,6 +193,21 @@ def check_prompts(path: Path | None, episodes: Sequence[Episode]) -> None:
             prompts.render(
                 probe, kind=kind, stem="", options=("",) if probe == "task" else (), frame_stamps=(0,)
             )
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a host or port on which the server could not listen; what happens later it tells itself."""
+    try:
+        places = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in places:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+                probe.listen(1)
+    except OSError as error:
+        raise UsageError(describe_listen_error(host, port, error)) from None
 
 
 def check_agent(name: str, pairs: Sequence[str], python: str | None) -> AgentSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 from contextlib import AsyncExitStack
 
@@ -70,7 +71,9 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
                 if news.kind == "failed":
                     failed = news.detail
                 if news.kind == "listening" and announce_urls:
-                    console.print(f"listening: {news.url}", markup=False, highlight=False, soft_wrap=True)
+                    join = f"  streamsim join {shlex.quote(news.url)} --agent NAME"
+                    for line in (f"listening: {news.url}", join):
+                        console.print(line, markup=False, highlight=False, soft_wrap=True)
                 display.show(news)
         code = await server.wait()
     if refused:

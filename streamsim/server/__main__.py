@@ -9,7 +9,6 @@ carries notices, one JSON object a line: ``listening``, ``session``, ``position`
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import signal
 import sys
@@ -31,7 +30,7 @@ from streamsim.server.lane import Lane, Shared
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import MediaStore
 from streamsim.server.notices import Notices
-from streamsim.server.plan import Control, ServerPlan
+from streamsim.server.plan import Control, ServerPlan, describe_listen_error
 
 EXIT_STOPPED = 143
 
@@ -76,11 +75,7 @@ async def _listen(runner: web.AppRunner, plan: ServerPlan, lanes: list[Lane], no
     try:
         await site.start()
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise UsageError(
-                f"port {plan.port} is in use: choose another --port, or 0 for any free one"
-            ) from None
-        raise UsageError(f"cannot listen on {plan.host}:{plan.port}: {error.strerror}") from None
+        raise UsageError(describe_listen_error(plan.host, plan.port, error)) from None
     port = runner.addresses[0][1]
     host = "127.0.0.1" if plan.host in ("0.0.0.0", "::", "") else plan.host
     netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

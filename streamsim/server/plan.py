@@ -5,6 +5,7 @@ It names the public half of the dataset and never the key. This module knows no 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from typing import Annotated, Literal
 
@@ -43,6 +44,13 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
 
     do: Literal["pause", "resume", "step", "rate"]
     rate: Annotated[float, msgspec.Meta(gt=0, le=1000)] = 1.0
+
+
+def describe_listen_error(host: str, port: int, error: OSError) -> str:
+    """Why nobody can listen there, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is in use: choose another --port, or 0 for any free one"
+    return f"cannot listen on {host}:{port}: {error.strerror}"
 
 
 def session_seed(run_seed: int, episode: int, repeat: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -21,13 +22,18 @@ def test_two_agents_join_by_hand(simulator: Simulator, one_clip: Path) -> None:
         *("serve", one_clip, "--out", "run", "--json", "--limit", 4, "--sessions", 2, "--clock", "lockstep")
     )
     first, second = simulator.read_urls(server, 2)
+    assert server.stderr is not None
+    assert server.stderr.readline() == f"  streamsim join '{second}' --agent NAME\n"
     assert first.split("?")[0].endswith("/v1/lanes/1") and second.split("?")[0].endswith("/v1/lanes/2")
     agents = [
         simulator.start("join", first, "--agent", "random"),
         simulator.start("join", second, "--agent", "abstain", "--memory-dir", "memory"),
     ]
     # each hears that there is no more to play, and leaves content
-    assert [simulator.finish(agent).code for agent in agents] == [0, 0]
+    left = [simulator.finish(agent) for agent in agents]
+    assert [agent.code for agent in left] == [0, 0]
+    said = [re.fullmatch(r"streamsim join: played (\d) sessions?\n", agent.err) for agent in left]
+    assert sum(int(counted[1]) for counted in said if counted) == 4, left
     done = simulator.finish(server)
     assert done.code == 0, done.err
     assert done.report["outcomes"]["answered"] == 16
@@ -48,15 +54,32 @@ def test_one_agent_plays_what_two_lanes_were_meant_for(simulator: Simulator, one
 def test_joining_what_is_not_there(simulator: Simulator, one_clip: Path) -> None:
     server = simulator.start("serve", one_clip, "--out", "run", "--json", "--limit", 1, "--clock", "lockstep")
     (url,) = simulator.read_urls(server, 1)
-    address, _, _ = url.partition("?")
+    address, _, token = url.partition("?")
+    refused_by = "the server refused: "
     cases = (
-        (f"{address}?token=wrong", "null", "401"),
+        (
+            f"{address}?token=wrong",
+            "null",
+            f"{refused_by}expected the token of this run: use the address that was printed",
+        ),
+        (f"{address[:-1]}7?{token}", "null", f"{refused_by}expected a lane from 1 to 1, got 7"),
+        (
+            f"{address[:-1]}x?{token}",
+            "null",
+            f"{refused_by}nothing is played at this path: use the address that was printed",
+        ),
         (url, "nul", "no agent 'nul': did you mean 'null'"),
-        ("ws://127.0.0.1:1/v1/lanes/1?token=t", "null", "cannot connect to 'ws://127.0.0.1:1"),
+        (
+            "ws://127.0.0.1:1/v1/lanes/1?token=t",
+            "null",
+            "no server at 127.0.0.1:1: start one with streamsim serve",
+        ),
+        ("http://127.0.0.1:1", "null", "expected a ws:// or wss:// address, got 'http://127.0.0.1:1'"),
     )
     joins = simulator.call_together(*(("join", where, "--agent", agent) for where, agent, _ in cases))
     for refused, (_, _, shown) in zip(joins, cases, strict=True):
-        assert (refused.code, shown in refused.err) == (2, True), refused.err
+        assert refused.code == 2
+        assert refused.err.startswith(f"streamsim join: {shown}")
         assert refused.err.count("\n") == 1
     # none of them cost the session
     assert simulator.call("join", url, "--agent", "null").code == 0

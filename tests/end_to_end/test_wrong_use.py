@@ -119,7 +119,7 @@ def test_port_in_use(simulator: Simulator, one_clip: Path) -> None:
         }
         for name, done in zip(commands, simulator.call_together(*commands.values()), strict=True):
             assert (done.code, done.out) == (2, "")
-            assert done.err.splitlines()[-1] == (
-                f"streamsim {name}: port {port} is in use: choose another --port, or 0 for any free one"
+            assert done.err == (
+                f"streamsim {name}: port {port} is in use: choose another --port, or 0 for any free one\n"
             )
     assert not (simulator.folder / "a").exists() and not (simulator.folder / "b").exists()
