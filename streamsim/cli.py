@@ -9,12 +9,15 @@ Exit codes: 0 good, 1 the thing checked or run is bad, 2 wrong usage or input, 1
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from streamsim import __version__
@@ -70,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     code = 0
+    prepare_output()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _leave)
     parser = build_parser()
@@ -82,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         code = args.execute(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except StreamsimError as error:
         print(f"streamsim {args.command}: {error}", file=sys.stderr)
         return error.exit_code
@@ -92,7 +97,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # whoever read our output has gone: say nothing more, also not at interpreter exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(
+            f"streamsim {args.command}: no space left for the output: nothing else is lost", file=sys.stderr
+        )
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     return code
+
+
+def prepare_output() -> None:
+    """Let no terminal, locale or closed descriptor stop a command: what cannot be shown is shown as ``?``."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the end
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _leave(number: int, frame: object) -> None:

@@ -34,8 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Rescore and print; 0 when there are figures."""
-    from rich.console import Console
-
+    from streamsim.report.console import PatientConsole
     from streamsim.report.rescoring import print_rescored, read_profile, rescore_run
     from streamsim.scoring.rescore import Change
 
@@ -51,7 +50,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(figures))
     else:
-        print_rescored(figures, Console())
+        print_rescored(figures, PatientConsole())
     return 0
 
 

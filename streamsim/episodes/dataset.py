@@ -81,6 +81,14 @@ def key_path(folder: Path) -> Path:
     return public_folder(folder).parent / "key" / "answers.jsonl"
 
 
+def key_digest(folder: Path) -> str | None:
+    """SHA-256, hex, of the answer key's file; None where there is none. The server never calls this."""
+    try:
+        return hashlib.sha256(key_path(folder).read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
 def load_answer_key(folder: Path) -> dict[str, KeyEntry]:
     """Load the hidden half by query id. Only scoring and ``check`` call this."""
     path = key_path(folder)

@@ -16,6 +16,10 @@ from streamsim_protocol.messages import VISIBILITY_TOLERANCE_NS
 MAX_MEDIA_NS = 2**63 - 1
 MAX_ID_BYTES = 200
 """Episode ids name files of a run folder."""
+MAX_OPTIONS = 26
+"""Options are named by letters."""
+MAX_TEXT_BYTES = 256 << 10
+"""Question and options together: a probe's message, which carries them twice, has to stay under 1 MiB."""
 
 
 class Fault(NamedTuple):
@@ -52,12 +56,25 @@ def query_faults(query: EpisodeQuery) -> Iterator[Fault]:
         yield Fault("options", f"expected at least two options for a choice, got {len(query.options)}")
     if query.kind != "choice" and query.options:
         yield Fault("options", f"expected no options for kind {query.kind!r}, got {len(query.options)}")
+    if len(query.options) > MAX_OPTIONS:
+        yield Fault("options", f"expected at most {MAX_OPTIONS} options, got {len(query.options)}")
+    texts = (query.stem, *query.options)
+    size_bytes = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    if size_bytes > MAX_TEXT_BYTES:
+        text = f"expected at most {MAX_TEXT_BYTES} bytes of question and options, got {size_bytes}"
+        yield Fault("stem", text)
+    if any(_has_control_character(text) for text in texts):
+        yield Fault("stem", "expected question and options without control characters, got some")
     bare = [option.strip() for option in query.options]
     if "" in bare:
         yield Fault("options", f"expected a text in every option, got {list(query.options)!r}")
     twice = next((option for place, option in enumerate(bare) if option in bare[:place]), None)
     if twice:
         yield Fault("options", f"expected distinct options, got {twice!r} twice")
+
+
+def _has_control_character(text: str) -> bool:
+    return any((char < " " and char not in "\n\t\r") or char == "\x7f" for char in text)
 
 
 def end_faults(query: EpisodeQuery, end_ns: int) -> Iterator[Fault]:

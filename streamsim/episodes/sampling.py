@@ -21,6 +21,7 @@ Encoding = Literal["jpeg", "png"]
 SamplingRule = Literal["presentation", "storm-evaluator"]
 SAMPLING_RULES: tuple[SamplingRule, ...] = ("presentation", "storm-evaluator")
 
+MIN_FPS, MAX_FPS = 1e-6, 1_000.0
 PIXEL_BUDGET = 200_704
 """448 x 448, the pixel budget of STORM-Bench."""
 MAX_SAMPLES = 5_000_000
@@ -43,8 +44,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     rule: SamplingRule = "presentation"
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.fps) and self.fps > 0):
-            raise UsageError(f"expected a sampling rate above 0, got {self.fps!r}")
+        if not MIN_FPS <= self.fps <= MAX_FPS:
+            raise UsageError(f"expected a sampling rate from {MIN_FPS:g} to {MAX_FPS:g}, got {self.fps!r}")
         if self.pixel_budget < 1:
             raise UsageError(f"expected a pixel budget of at least 1, got {self.pixel_budget!r}")
         if not 1 <= self.quality <= 100:

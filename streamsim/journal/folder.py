@@ -83,7 +83,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     """``run.json``: the configuration, and what is worth knowing of where it was made.
 
-    ``queries`` counts those of each planned episode.
+    ``queries`` counts those of each planned episode. ``key_digest`` is the SHA-256 of the answer key as it
+    was when the run began, None where there was none.
     """
 
     format: str = "streamsim.run/1"
@@ -92,6 +93,7 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     streamsim: str
     host: dict[str, str]
     queries: dict[str, int]
+    key_digest: str | None = None
     config: RunConfig
 
 

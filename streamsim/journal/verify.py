@@ -86,7 +86,7 @@ def verify_run(folder: Path, *, digest: str | None = None) -> RunProof:
     for path in sorted((folder / "sessions").glob("*.jsonl")):
         journal = newest.get(path.name) or read_journal(path)
         proofs.append(verify_journal(journal, run_file, newest=path.name in newest))
-    found_digest = run_digest(newest.values())
+    found_digest = run_digest(run_file, newest.values())
     offences = [proof.offence for proof in proofs if proof.offence is not None]
     if digest is not None and digest != found_digest:
         offences.append(Offence(file="run.json", line=1, found=f"run digest {found_digest}", expected=digest))
@@ -99,12 +99,15 @@ def verify_run(folder: Path, *, digest: str | None = None) -> RunProof:
     )
 
 
-def run_digest(journals: Iterable[JournalFile]) -> str:
-    """One digest over those of all sessions: SHA-256, hex, of ``NAME DIGEST`` lines in order of names.
+def run_digest(run_file: RunFile, journals: Iterable[JournalFile]) -> str:
+    """One digest over a run: SHA-256, hex, of ``NAME DIGEST`` lines, ``run.json`` first, then by name.
 
-    ``journals`` are the newest attempts. Keep it elsewhere: ``verify --digest`` checks it.
+    ``journals`` are the newest attempts; the digest of ``run.json`` is over all its fields as compact JSON.
+    Keep it elsewhere: ``verify --digest`` checks it.
     """
-    lines = sorted(f"{journal.path.name} {journal.digest}\n" for journal in journals)
+    configuration = hashlib.sha256(msgspec.json.encode(run_file)).hexdigest()
+    sessions = sorted(f"{journal.path.name} {journal.digest}\n" for journal in journals)
+    lines = [f"run.json {configuration}\n", *sessions]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 

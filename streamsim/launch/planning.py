@@ -18,9 +18,10 @@ import msgspec
 
 from streamsim import __version__
 from streamsim.episodes.check import preflight
-from streamsim.episodes.dataset import Dataset, load_dataset
+from streamsim.episodes.dataset import Dataset, key_digest, load_dataset
 from streamsim.episodes.episode import Episode
 from streamsim.episodes.finding import Finding, errors
+from streamsim.episodes.sampling import MAX_FPS, MIN_FPS
 from streamsim.errors import RunError, UsageError
 from streamsim.journal.folder import (
     AgentSpec,
@@ -42,6 +43,7 @@ from streamsim.reading import READERS
 from streamsim.server.plan import Job, ServerPlan, describe_listen_error
 
 MAX_PROBLEMS_SHOWN = 10
+MAX_REPEAT = 10_000
 MAX_CREDIT = 1024
 """So many pictures in flight, each under the limit of a message, are what a server keeps for one client."""
 
@@ -134,8 +136,11 @@ def check_numbers(options: RunOptions) -> None:
     for name, (value, most) in at_most.items():
         if value > most:
             raise UsageError(f"{name}: expected at most {most}, got {value}")
+    if options.repeat > MAX_REPEAT:
+        raise UsageError(f"--repeat: expected at most {MAX_REPEAT}, got {options.repeat}")
+    if not MIN_FPS <= options.fps <= MAX_FPS:
+        raise UsageError(f"--fps: expected from {MIN_FPS:g} to {MAX_FPS:g}, got {options.fps:g}")
     above_zero = {
-        "--fps": options.fps,
         "--rate": options.rate,
         "--answer-timeout": options.answer_timeout,
         "--ready-timeout": options.ready_timeout_s,
@@ -151,6 +156,8 @@ def check_numbers(options: RunOptions) -> None:
 def choose_episodes(dataset: Dataset, options: RunOptions) -> tuple[list[int], bool]:
     """Indices of the episodes to play, and whether the dataset has more."""
     index_of = {episode.id: index for index, episode in enumerate(dataset.episodes)}
+    if len(index_of) < len(dataset.episodes):
+        raise UsageError("the dataset has some episode ids twice: `streamsim check` names them")
     unknown = [name for name in options.episodes if name not in index_of]
     if unknown:
         raise UsageError(
@@ -287,6 +294,7 @@ def make_run_file(config: RunConfig, episodes: Sequence[Episode]) -> RunFile:
             **encoder_versions(),
         },
         queries={episode.id: len(episode.queries) for episode in episodes},
+        key_digest=key_digest(Path(config.dataset)),
         config=config,
     )
 

@@ -7,6 +7,7 @@ end, with everything in its folder.
 from __future__ import annotations
 
 import contextlib
+import errno
 import sys
 
 from rich.console import Console
@@ -19,8 +20,16 @@ class PatientConsole(Console):
         """Say nothing more."""
         self.quiet = True
 
+    def _check_buffer(self) -> None:
+        try:
+            super()._check_buffer()
+        except OSError as error:
+            if error.errno != errno.ENOSPC or not self.stderr:
+                raise
+            self.quiet = True  # progress that cannot be written costs nothing else
+
 
 def notice(text: str) -> None:
     """One line on standard error, lost if nobody reads."""
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)

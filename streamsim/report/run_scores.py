@@ -11,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from streamsim.episodes.dataset import Dataset, load_answer_key, load_dataset
+from streamsim.episodes.dataset import Dataset, key_digest, load_answer_key, load_dataset
 from streamsim.episodes.episode import KeyEntry
-from streamsim.errors import RunError
+from streamsim.episodes.rule import key_faults
+from streamsim.errors import DatasetError, RunError
 from streamsim.journal.folder import RunFile, read_last_attempts, read_run_file
 from streamsim.journal.read import JournalFile
 from streamsim.reading import Reader
@@ -43,6 +44,7 @@ def score_run(
     config = run_file.config
     loaded = _load_dataset(run_file, dataset)
     key = load_answer_key(loaded.public)
+    _check_key(loaded, key)
     played = set(config.episodes)
     planned = {id: entry for id, entry in key.items() if entry.episode_id in played}
     journals = read_last_attempts(folder)
@@ -62,7 +64,9 @@ def score_run(
     summary = summarise(repeats, answer_only=config.chain == "task", cause_rule=cause_rule)
     answered = sum(item.answered for items in repeats for item in items)
     asked = sum(len(items) for items in repeats)
+    changed = run_file.key_digest is not None and run_file.key_digest != key_digest(loaded.public)
     notices = [
+        *(["the answer key has changed since the run: these scores are by the new one"] if changed else []),
         *_coverage_notices(answered, asked, planned, key),
         *(f"{journal.path.name}: read up to {journal.fault}" for journal in journals if journal.fault),
         *figure_notices(summary),
@@ -101,6 +105,18 @@ def _load_dataset(run_file: RunFile, moved_to: Path | None) -> Dataset:
             f"{config.dataset_digest[:12]}…, got {loaded.digest[:12]}…; give the right one with --dataset"
         )
     return loaded
+
+
+def _check_key(dataset: Dataset, key: Mapping[str, KeyEntry]) -> None:
+    """Refuse a key that ``check`` calls illegal: figures by it would mean nothing."""
+    for episode in dataset.episodes:
+        for query in episode.queries:
+            entry = key.get(query.id)
+            fault = None if entry is None else next(key_faults(query, entry), None)
+            if fault is not None:
+                raise DatasetError(
+                    f"answer key: {query.id}: {fault.field}: {fault.text} (`streamsim check` lists all)"
+                )
 
 
 def _read_sessions(

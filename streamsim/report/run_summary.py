@@ -112,7 +112,7 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
         harness=harness_figures(records),
         latency={"withheld": withheld} if withheld else latency_figures(records, deadlines_s=deadlines_s),
         agent=agent_figures(records),
-        digest=run_digest(journals),
+        digest=run_digest(run_file, journals),
         digests={journal.path.name: journal.digest for journal in journals},
     )
 

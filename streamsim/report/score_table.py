@@ -12,6 +12,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from streamsim.report.console import PatientConsole
+
 _NAMES = {
     "task_accuracy": "task accuracy",
     "storm_br": "Storm-BR",
@@ -45,7 +47,7 @@ def print_scores(scores: Mapping[str, Any], console: Console) -> None:
 
 def score_console(*, terminal: bool) -> Console:
     """A console on stdout; not on a terminal it is plain and wide enough for every line."""
-    return Console() if terminal else Console(width=_PLAIN_WIDTH, no_color=True)
+    return PatientConsole() if terminal else PatientConsole(width=_PLAIN_WIDTH, no_color=True)
 
 
 def _figures_table(scores: Mapping[str, Any], console: Console) -> Table:

@@ -25,7 +25,7 @@ from streamsim.journal.folder import hold_run_folder
 from streamsim.journal.write import JournalSync
 from streamsim.prompts import load_prompts
 from streamsim.reading import READERS
-from streamsim.server.app import build_app
+from streamsim.server.app import build_app, ignore_bad_requests
 from streamsim.server.lane import Lane, Shared
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import MediaStore
@@ -144,6 +144,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 def main() -> int:
     """Run one server."""
+    ignore_bad_requests()
     gc.freeze()  # what was imported need not be looked at again by the collector
     return asyncio.run(_main())
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import socket
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from streamsim.server.agent_socket import AgentSocket
 from streamsim.server.lane import Lane
@@ -54,6 +56,16 @@ def build_app(lanes: list[Lane], *, token: str, host: str) -> web.Application:
 
     app.router.add_get(r"/v1/lanes/{number:\d{1,6}}", play)
     return app
+
+
+def ignore_bad_requests() -> None:
+    """A request that is no HTTP is its sender's fault: it is answered, and is no error of ours."""
+    logging.getLogger("aiohttp.server").addFilter(_is_ours)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    fault = record.exc_info[1] if record.exc_info else None
+    return not isinstance(fault, HttpProcessingError)
 
 
 def check_request(request: web.Request, *, token: str, host: str) -> None:

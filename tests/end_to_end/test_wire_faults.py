@@ -373,6 +373,21 @@ def test_bytes_that_are_no_http(served: Served) -> None:
     welcome_next(served)
 
 
+def test_a_request_of_endless_length_is_no_error_of_the_server(simulator: Simulator, one_clip: Path) -> None:
+    out = simulator.folder / "endless"
+    run = simulator.start("serve", one_clip, "--limit", 1, "--clock", "lockstep", "--out", out)
+    (url,) = simulator.read_urls(run, 1)
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname, address.port), timeout=GUARD_S) as raw:
+        raw.sendall(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n")
+        assert raw.recv(65536).split()[1] == b"400"
+    joined = simulator.call("join", url, "--agent", "null")
+    assert joined.code == 0
+    done = simulator.finish(run)
+    assert done.code == 0 and "error of its own" not in done.err
+    assert not (out / "logs" / "server.log").exists()
+
+
 def test_client_that_reads_nothing_is_cut_off(simulator: Simulator, tmp_path: Path) -> None:
     """More than half a megabyte is to go out when the session is given up: the server drops it."""
     process = simulator.start(

@@ -67,7 +67,11 @@ def test_agents(refused: Refuse, one_clip: Path, arguments: list[str], shown: st
         (["--credit", "0"], "--credit: expected at least 1, got 0"),
         (["--credit", "2000"], "--credit: expected at most 1024, got 2000"),
         (["--quality", "101"], "--quality: expected at most 100, got 101"),
-        (["--fps", "0"], "--fps: expected a number above 0, got 0"),
+        (["--fps", "0"], "--fps: expected from 1e-06 to 1000, got 0"),
+        (["--fps", "1e300"], "--fps: expected from 1e-06 to 1000, got 1e+300"),
+        (["--fps", "1e-300"], "--fps: expected from 1e-06 to 1000, got 1e-300"),
+        (["--repeat", "1000000000"], "--repeat: expected at most 10000, got 1000000000"),
+        (["--rate", "3"], "--rate: only --clock scaled has one, got --clock lockstep"),
         (["--answer-timeout", "nan"], "--answer-timeout: expected a number above 0, got nan"),
         (["--hang-timeout", "-1"], "--hang-timeout: expected a number above 0, got -1"),
         (["--episode", "e99"], "--episode: no episode 'e99' in the dataset"),
@@ -99,6 +103,17 @@ def test_videos(refused: Refuse, tiny: Path, tmp_path_factory: pytest.TempPathFa
     assert line.endswith(" (`streamsim check` lists all; --available plays what is there)\n")
     (videos / "3.mp4").write_bytes(b"no video at all")
     assert "3.mp4" in refused(dataset, "--agent", "null")
+
+
+@pytest.mark.slow
+def test_episode_that_stands_there_twice(
+    refused: Refuse, tiny: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    dataset = tmp_path_factory.mktemp("twice") / "dataset"
+    shutil.copytree(tiny, dataset)
+    path = dataset / "public" / "episodes.jsonl"
+    path.write_text(path.read_text() + path.read_text().splitlines()[0] + "\n")
+    assert "some episode ids twice" in refused(dataset, "--agent", "null")
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streamsim.journal.folder import read_run_file
 from streamsim.journal.read import read_journal
 from streamsim.journal.verify import Offence, run_digest, verify_run
 from streamsim.simulation import SimulatedAgent, say
@@ -346,7 +347,7 @@ def test_a_missing_journal_leaves_a_prefix(tmp_path: Path) -> None:
 def test_digest_kept_elsewhere_shows_a_forged_whole(tmp_path: Path) -> None:
     journal = play(tmp_path)
     digest = verify_run(tmp_path / "run").digest
-    assert digest == run_digest([read_journal(journal)])
+    assert digest == run_digest(read_run_file(tmp_path / "run"), [read_journal(journal)])
     assert verify_run(tmp_path / "run", digest=digest).offence is None
 
     def forge(lines: Lines) -> None:
@@ -370,3 +371,14 @@ def test_an_older_attempt_may_lack_its_end(tmp_path: Path) -> None:
     proof = verify_run(tmp_path / "run")
     assert proof.offence is None and not proof.prefix_only
     assert [session.newest for session in proof.sessions] == [False, True]
+
+
+def test_digest_kept_elsewhere_shows_a_change_of_what_no_journal_states(tmp_path: Path) -> None:
+    play(tmp_path)
+    digest = verify_run(tmp_path / "run").digest
+    run_json = tmp_path / "run" / "run.json"
+    before = run_json.read_text()
+    assert '"reader": "strict"' in before
+    run_json.write_text(before.replace('"reader": "strict"', '"reader": "storm-evaluator"'))
+    offence = verify_run(tmp_path / "run", digest=digest).offence
+    assert offence is not None and offence.expected == digest

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from streamsim.cli import main
-from streamsim.episodes.dataset import DatasetInfo, load_dataset, write_dataset
+from streamsim.episodes.dataset import DatasetInfo, key_digest, load_dataset, write_dataset
 from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry
-from streamsim.errors import RunError
+from streamsim.errors import DatasetError, RunError
 from streamsim.events import (
     AnyEvent,
     ChainClosed,
@@ -21,7 +22,14 @@ from streamsim.events import (
     SessionStarted,
     TextReceived,
 )
-from streamsim.journal.folder import AgentSpec, RunConfig, RunFile, journal_path, write_run_file
+from streamsim.journal.folder import (
+    AgentSpec,
+    RunConfig,
+    RunFile,
+    journal_path,
+    read_run_file,
+    write_run_file,
+)
 from streamsim.journal.write import FIRST_DIGEST, encode_line
 from streamsim.reading import READERS
 from streamsim.report.run_scores import score_run, write_scores
@@ -279,3 +287,27 @@ def test_scores_can_be_written_again(dataset: Path, tmp_path: Path) -> None:
     run = make_run(dataset, tmp_path / "run")
     write_scores(run, {"n": 1})
     assert json.loads(write_scores(run, {"n": 2}).read_text()) == {"n": 2}
+
+
+def test_an_illegal_key_is_not_scored(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    path = dataset / "key" / "answers.jsonl"
+    first, *others = path.read_text().splitlines()
+    entry = json.loads(first)
+    entry["answer_index"] = 99
+    path.write_text("\n".join([json.dumps(entry), *others]) + "\n")
+    with pytest.raises(
+        DatasetError, match=r"answer_index: expected an index below \d+.*got 99.*streamsim check"
+    ):
+        score_run(run)
+
+
+def test_a_key_that_changed_since_the_run_is_told(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    run_file = read_run_file(run)
+    kept = msgspec.structs.replace(run_file, key_digest=key_digest(dataset))
+    (run / "run.json").write_bytes(msgspec.json.encode(kept))
+    assert not any("answer key" in text for text in score_run(run)["notices"])  # type: ignore[attr-defined]
+    path = dataset / "key" / "answers.jsonl"
+    path.write_text(path.read_text() + "\n")
+    assert any("the answer key has changed" in text for text in score_run(run)["notices"])  # type: ignore[attr-defined]
