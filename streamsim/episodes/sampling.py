@@ -21,7 +21,7 @@ Encoding = Literal["jpeg", "png"]
 SamplingRule = Literal["presentation", "storm-evaluator"]
 SAMPLING_RULES: tuple[SamplingRule, ...] = ("presentation", "storm-evaluator")
 
-MIN_FPS, MAX_FPS = 1e-6, 1_000.0
+MIN_FPS, MAX_FPS = 1e-6, 10_000.0
 PIXEL_BUDGET = 200_704
 """448 x 448, the pixel budget of STORM-Bench."""
 MAX_SAMPLES = 5_000_000

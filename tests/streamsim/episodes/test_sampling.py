@@ -128,9 +128,9 @@ def test_shown_size_stretches_before_it_turns() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"fps": 0.0}, "sampling rate from 1e-06 to 1000, got 0.0"),
-        ({"fps": float("nan")}, "sampling rate from 1e-06 to 1000, got nan"),
-        ({"fps": float("inf")}, "sampling rate from 1e-06 to 1000, got inf"),
+        ({"fps": 0.0}, "sampling rate from 1e-06 to 10000, got 0.0"),
+        ({"fps": float("nan")}, "sampling rate from 1e-06 to 10000, got nan"),
+        ({"fps": float("inf")}, "sampling rate from 1e-06 to 10000, got inf"),
         ({"pixel_budget": 0}, "pixel budget of at least 1, got 0"),
         ({"quality": 101}, "quality from 1 to 100, got 101"),
         ({"encoding": "gif"}, "'jpeg' or 'png', got 'gif'"),
