@@ -57,9 +57,14 @@ class BareLoop:
     def __init__(self, plan: BarePlan) -> None:
         text = msgspec.json.encode(plan).decode()
         self._server = _start("serve", text)
-        port = self._hear(self._server).decode().strip()
-        self._client = _start("answer", text, port)
-        self._hear(self._server)  # all connections are there
+        self._processes = [self._server]
+        try:
+            port = self._hear().decode().strip()
+            self._processes.append(_start("answer", text, port))
+            self._hear()  # all connections are there
+        except BaseException:
+            self._end()
+            raise
 
     @property
     def pid(self) -> int:
@@ -68,7 +73,7 @@ class BareLoop:
 
     def finish(self) -> list[int]:
         """Wait until all was sent; how late each frame was, nanoseconds."""
-        lateness: list[int] = msgspec.json.decode(self._hear(self._server), type=list[int])
+        lateness: list[int] = msgspec.json.decode(self._hear(), type=list[int])
         return lateness
 
     def __enter__(self) -> BareLoop:
@@ -77,15 +82,18 @@ class BareLoop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in (self._server, self._client):
+        self._end()
+
+    def _end(self) -> None:
+        for process in self._processes:
             process.kill()
             process.communicate()
 
-    def _hear(self, process: subprocess.Popen[bytes]) -> bytes:
-        assert process.stdout is not None
-        line = process.stdout.readline()
+    def _hear(self) -> bytes:
+        assert self._server.stdout is not None
+        line = self._server.stdout.readline()
         if not line:
-            raise StreamsimError(f"the bare loop ended with exit code {process.wait()}")
+            raise StreamsimError(f"the bare loop ended with exit code {self._server.wait()}")
         return line
 
 

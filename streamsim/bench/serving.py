@@ -15,6 +15,8 @@ from streamsim.launch.child import ServerProcess
 from streamsim.launch.options import RunOptions
 from streamsim.launch.planning import plan_run
 
+GUARD_S = 60.0
+
 
 class Server:
     """A server that listens. ``urls`` has one address a lane, in order."""
@@ -37,8 +39,9 @@ class Server:
         return [url for _, url in sorted(self._urls.items())]
 
     async def wait_until_ready(self, lane: int) -> None:
-        """Return when the agent of ``lane`` (from 1) said ``ready``."""
-        await self._ready[lane - 1].wait()
+        """Return when the agent of ``lane`` (from 1) said ``ready``; ``TimeoutError`` if it does not."""
+        async with asyncio.timeout(GUARD_S):
+            await self._ready[lane - 1].wait()
 
     async def wait(self) -> None:
         """Return when all sessions have been played; ``StreamsimError`` if the server failed."""
@@ -86,4 +89,4 @@ def start_agent(url: str, name: str, *arguments: str) -> subprocess.Popen[bytes]
     command = [sys.executable, "-m", "streamsim_agents", url, "--agent", name]
     for argument in arguments:
         command += ["--agent-arg", argument]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
