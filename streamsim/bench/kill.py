@@ -74,7 +74,7 @@ def measure(args: argparse.Namespace) -> Report:
 
     The moments lie evenly (one at random in each of so many equal parts) over the server process's
     life, from its first instruction to its last. A relay between server and agents writes down every
-    byte, so that what left the server and what it had dealt with is known from outside.
+    byte, so that what left the server and what it had dealt with is known from outside. Linux only.
     """
     with tempfile.TemporaryDirectory(prefix="streamsim-bench-") as name:
         bench = _KillBench(Path(name), args.seconds)
