@@ -113,10 +113,10 @@ class JournalWriter:
     def write(self, at: Instant, event: AnyEvent) -> None:
         """Append one event in one ``write``. ``OSError`` if it cannot be; the lines before stay whole."""
         line, digest = encode_line(self.lines + 1, at, event, self.digest)
-        view = memoryview(line)
         try:
-            while view:
-                view = view[os.write(self._descriptor, view) :]
+            written = os.write(self._descriptor, line)
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._size_bytes)

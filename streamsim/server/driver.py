@@ -84,6 +84,7 @@ class SessionDriver:
         self._start_wall_ns = 0
         self._started = False
         self._looked_at = Instant(0, 0)
+        self._quiet_until_ns = 0
         self._fed = 0
         self._media_over = False
         self._wake = asyncio.Event()
@@ -101,6 +102,7 @@ class SessionDriver:
     def control(self, control: Control) -> None:
         """Pause, resume, step or change the rate of a scaled clock; others heed no one."""
         clock = self._clock
+        self._quiet_until_ns = 0
         if not isinstance(clock, ScaledClock) or not self._started or self.session.ended:
             return
         wall_ns = self._wall_ns()
@@ -186,12 +188,13 @@ class SessionDriver:
         hello_deadline = min(ready_deadline, loop.time() + HELLO_TIMEOUT_S)
         handled = 0
         while not self.session.ended:
-            progressed = self._step()
-            await self._flush(socket)
-            if self.session.ended:
-                return
-            if progressed:
-                continue
+            if not self._nothing_due():
+                progressed = self._step()
+                await self._flush(socket)
+                if self.session.ended:
+                    return
+                if progressed:
+                    continue
             if socket.waiting:
                 await self._handle(socket.take())
                 await self._flush(socket)
@@ -209,9 +212,19 @@ class SessionDriver:
                 deadline = limit
             await self._wait(socket, deadline)
 
+    def _nothing_due(self) -> bool:
+        """Nothing has happened since the next deadline was found, and it has not been reached."""
+        return (
+            self._quiet_until_ns > 0
+            and not self._stop_requested
+            and not self._has_news()
+            and self._wall_ns() < self._quiet_until_ns
+        )
+
     def _step(self) -> bool:
         """Take the time, do one thing that is due; False when nothing is."""
         session = self.session
+        self._quiet_until_ns = 0
         if self._stop_requested:
             session.interrupt(self._now())
             return True
@@ -269,6 +282,7 @@ class SessionDriver:
 
     async def _handle(self, received: Received) -> None:
         """One thing that was received; what has fallen due meanwhile goes before the next."""
+        self._quiet_until_ns = 0
         if isinstance(received, ConnectionLost):
             explanation = await self._explain_loss()
             self.session.disconnect(self._now(), explanation or str(received))
@@ -324,7 +338,10 @@ class SessionDriver:
         timeout_ns = self.session.next_wall_deadline()
         if timeout_ns is not None:
             walls.append(timeout_ns)
-        return (self._origin_ns + min(walls)) / 1e9 if walls else None
+        if not walls:
+            return None
+        self._quiet_until_ns = min(walls)
+        return (self._origin_ns + self._quiet_until_ns) / 1e9
 
     async def _wait(self, socket: AgentSocket, deadline: float | None) -> None:
         self._wake.clear()
@@ -347,6 +364,8 @@ class SessionDriver:
 
     async def _flush(self, socket: AgentSocket) -> None:
         """Journal first, then send: nothing leaves unrecorded."""
+        if not self.session.has_output:
+            return
         self.flush_events()
         for message in self.session.messages_to_send():
             if isinstance(message, wire.Frame):

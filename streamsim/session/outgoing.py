@@ -24,6 +24,11 @@ class Outgoing:
         """The agent is ready and was not told of an end."""
         return self.connection.state is State.PLAYING
 
+    @property
+    def waiting(self) -> bool:
+        """There are messages or events to be taken."""
+        return bool(self._events or self._messages)
+
     def send(self, message: _Sent) -> _Sent:
         """Number ``message`` and keep it; what comes back is as it will be sent."""
         stamped = self.connection.stamp(message)

@@ -132,6 +132,11 @@ class Session:
         deadline = self._next_deadline()
         return None if deadline is None else deadline.wall_ns
 
+    @property
+    def has_output(self) -> bool:
+        """There is something to journal or to send."""
+        return self._outgoing.waiting
+
     def messages_to_send(self) -> list[wire.ServerMessage]:
         """Numbered messages in order; the caller sends them all."""
         return self._outgoing.take_messages()
