@@ -18,6 +18,7 @@ from string import ascii_uppercase
 from typing import get_args
 
 from streamsim.errors import UsageError
+from streamsim.text import read_text
 from streamsim_protocol.messages import Probe, QueryKind
 
 PROBES: tuple[Probe, ...] = get_args(Probe)
@@ -99,7 +100,7 @@ def load_prompts(path: Path | None = None, *, trajectory: bool = False) -> Promp
     """
     path = SHIPPED if path is None else path
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_text(path))
     except OSError as error:
         raise UsageError(f"cannot read prompts {str(path)!r}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -22,6 +22,7 @@ from streamsim.episodes.formats.storm import SOURCE, storm_faults
 from streamsim.episodes.rule import Fault, end_faults, episode_id_faults, in_seconds, key_faults, query_faults
 from streamsim.episodes.sampling import Sampling, VideoInfo
 from streamsim.errors import VideoError
+from streamsim.text import without_mark
 
 INFO = "public/dataset.json"
 EPISODES = "public/episodes.jsonl"
@@ -218,7 +219,7 @@ def _lacks(sound: Iterable[tuple[EpisodeQuery, KeyEntry]], info: DatasetInfo | N
 
 def _read_info(path: Path, findings: list[Finding]) -> DatasetInfo | None:
     try:
-        info = msgspec.json.decode(path.read_bytes(), type=DatasetInfo)
+        info = msgspec.json.decode(without_mark(path.read_bytes()), type=DatasetInfo)
     except (OSError, msgspec.DecodeError) as error:
         findings.append(_finding("error", INFO, None, "dataset", *_split(error)))
         return None
@@ -231,7 +232,7 @@ def _read_info(path: Path, findings: list[Finding]) -> DatasetInfo | None:
 def _read_lines(path: Path, file: str, kind: type[_Row], findings: list[Finding]) -> list[tuple[int, _Row]]:
     """The lines that decode; a finding for each that does not, and for a file that cannot be read."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = without_mark(path.read_bytes()).splitlines()
     except OSError as error:
         findings.append(_finding("error", file, None, "dataset", *_split(error)))
         return []

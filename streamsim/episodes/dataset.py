@@ -21,6 +21,7 @@ import msgspec
 
 from streamsim.episodes.episode import Chain, Episode, KeyEntry
 from streamsim.errors import DatasetError
+from streamsim.text import without_mark
 
 FORMAT = "streamsim.dataset/1"
 
@@ -65,7 +66,7 @@ def load_dataset(folder: Path) -> Dataset:
     public = public_folder(folder)
     info_bytes = _read(public / "dataset.json")
     try:
-        info = msgspec.json.decode(info_bytes, type=DatasetInfo)
+        info = msgspec.json.decode(without_mark(info_bytes), type=DatasetInfo)
     except msgspec.DecodeError as error:
         raise DatasetError(f"{public / 'dataset.json'}: {error}") from error
     if info.format != FORMAT:
@@ -161,7 +162,7 @@ def _write_lines(path: Path, rows: Iterable[msgspec.Struct]) -> None:
 
 def _decode_lines(data: bytes, kind: type[_Row], path: Path) -> list[_Row]:
     rows = []
-    for number, line in enumerate(data.splitlines(), 1):
+    for number, line in enumerate(without_mark(data).splitlines(), 1):
         if not line.strip():
             continue
         try:

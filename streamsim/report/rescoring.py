@@ -25,6 +25,7 @@ from streamsim.scoring.rescore import (
     read_recorded,
     rescore_session,
 )
+from streamsim.text import read_text
 from streamsim_protocol.messages import Outcome, Probe
 
 PROFILE_KEYS = ("frame_s", "task_s", "status_s", "cause_s")
@@ -84,7 +85,7 @@ def rescore_run(
 def read_profile(path: Path) -> ServiceProfile:
     """A service profile: TOML with ``name``, ``frame_s``, ``task_s``, ``status_s``, ``cause_s`` (seconds)."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(read_text(path))
     except OSError as error:
         raise UsageError(f"cannot read service profile {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from streamsim.errors import DatasetError
+from streamsim.text import without_mark
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ def read_json_rows(path: Path) -> RowFile:
 def read_table_rows(path: Path) -> RowFile:
     """Read a table of questions: CSV, or JSON by the file's ending or its first character."""
     data = _read(path)
-    first = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    first = without_mark(data).lstrip(b" \t\r\n")[:1]
     is_json = path.suffix.lower() in {".json", ".jsonl", ".ndjson"}
     if is_json or (first in {b"{", b"["} and path.suffix.lower() not in {".csv", ".tsv"}):
         return RowFile(name=str(path), rows=parse_json_rows(data, str(path)))
@@ -120,8 +121,9 @@ def _read(path: Path) -> bytes:
 
 
 def _decode(data: bytes, name: str) -> str:
+    data = without_mark(data)
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DatasetError(f"{name}:{line}: expected UTF-8, got byte 0x{data[error.start]:02x}") from error
