@@ -100,7 +100,7 @@ def _load(name: str, target: str) -> type[Agent]:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise AgentArgumentError(f"agent {name!r}: {_import_problem(name, module_name, error)}") from error
-    except Exception as error:  # a module is the user's own code: it may raise anything
+    except (Exception, SystemExit) as error:  # a module is the user's own code: it may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise AgentArgumentError(f"agent {name!r}: importing {module_name!r} failed with {reason}") from error
     found = getattr(module, class_name, None)

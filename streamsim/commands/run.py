@@ -3,83 +3,96 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from streamsim.errors import UsageError
-from streamsim.launch.options import RunOptions
+from streamsim.launch.options import LOCKSTEP_ANSWER_TIMEOUT_S, RunOptions
 
 HELP = "play a dataset to an agent as live sessions and score its answers"
 EPILOG = """example:
   streamsim run DATASET --agent random --clock lockstep
-  streamsim run DATASET --agent my_package.my_module:MyAgent --agent-arg model=PATH --sessions 2"""
-
-_DEFAULTS = RunOptions(dataset=Path(), agent=None)
+  streamsim run DATASET --agent my_package.my_module:MyAgent --agent-arg model=PATH --sessions 2
+  streamsim run --resume --out runs/NAME"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a run."""
-    parser.add_argument("dataset", type=Path, metavar="DATASET", help="a dataset folder")
     parser.add_argument(
-        "--agent", required=True, help="a built-in name, package.module:Class, or an entry point"
+        "--agent",
+        help="a built-in name, package.module:Class, or an entry point (required but with --resume)",
     )
     add_agent_arguments(parser)
     add_run_arguments(parser)
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
     parser.add_argument("--dry-run", action="store_true", help="print what would be played, and stop")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     """How the agent is made."""
-    parser.add_argument(
-        "--agent-arg", action="append", default=[], metavar="KEY=VALUE", help="an argument of the agent"
-    )
+    parser.add_argument("--agent-arg", action="append", metavar="KEY=VALUE", help="an argument of the agent")
     parser.add_argument(
         "--agent-python", metavar="PATH", help="the interpreter of the agent's own environment"
     )
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """What fixes a run, whoever starts the agents."""
+    """What fixes a run, whoever starts the agents.
+
+    What is not given stays None: then it is as by default or, with ``--resume``, as the run has it.
+    """
+    default = RunOptions(dataset=Path(), agent=None)
     new = parser.add_argument
+    new(
+        "dataset",
+        nargs="?",
+        type=Path,
+        metavar="DATASET",
+        help="a dataset folder (required but with --resume)",
+    )
     new("--out", type=Path, metavar="DIR", help="the run folder (default: runs/YYYYMMDD-HHMMSS-AGENT)")
+    new("--resume", action="store_true", help="go on with the run in --out, under the options that it has")
     new(
         "--clock",
         choices=("realtime", "skip", "scaled", "lockstep"),
-        default=_DEFAULTS.clock,
         help="realtime (default); skip: the same experience in compute time only; scaled: for demos; "
         "lockstep: time stands while the agent works",
     )
-    new("--rate", type=float, default=_DEFAULTS.rate, metavar="R", help="of --clock scaled (1)")
-    new("--sessions", type=int, default=_DEFAULTS.sessions, metavar="N", help="concurrent sessions (1)")
-    new("--repeat", type=int, default=_DEFAULTS.repeat, metavar="N", help="play every episode N times (1)")
-    new("--episode", action="append", default=[], metavar="ID", help="play this episode (may be repeated)")
+    new("--rate", type=float, metavar="R", help=f"of --clock scaled ({default.rate:g})")
+    new("--sessions", type=int, metavar="N", help=f"concurrent sessions ({default.sessions})")
+    new("--repeat", type=int, metavar="N", help=f"play every episode N times ({default.repeat})")
+    new("--episode", action="append", metavar="ID", help="play this episode (may be repeated)")
     new("--limit", type=int, metavar="N", help="play the first N episodes")
     new("--available", action="store_true", help="play the episodes whose videos are there (partial)")
-    new("--history", choices=("frozen", "live"), default=_DEFAULTS.history, help="default: %(default)s")
+    new("--history", choices=("frozen", "live"), help=f"default: {default.history}")
     new("--chain", choices=("full", "task"), help="which probes are asked (default: the dataset's)")
     new("--frames", choices=("all", "latest"), help="what a slow agent gets (default: the agent's)")
-    new("--fps", type=float, default=_DEFAULTS.fps, metavar="F", help="samples a second (1)")
-    new("--pixel-budget", type=int, default=_DEFAULTS.pixel_budget, metavar="N", help="default: %(default)s")
-    new("--encoding", choices=("jpeg", "png"), default=_DEFAULTS.encoding, help="png is lossless")
-    new("--quality", type=int, default=_DEFAULTS.quality, metavar="Q", help="of JPEG (90)")
+    new("--fps", type=float, metavar="F", help=f"samples a second ({default.fps:g})")
+    new("--pixel-budget", type=int, metavar="N", help=f"most pixels of a picture ({default.pixel_budget})")
+    new("--encoding", choices=("jpeg", "png"), help=f"default: {default.encoding}; png is lossless")
+    new("--quality", type=int, metavar="Q", help=f"of JPEG ({default.quality})")
     new(
         "--sampling",
         choices=("presentation", "storm-evaluator"),
-        default=_DEFAULTS.sampling,
-        help="which picture is shown at second k (default: %(default)s)",
+        help=f"which picture is shown at second k (default: {default.sampling})",
     )
-    new("--seed", type=int, default=_DEFAULTS.seed, metavar="N", help="of the run (0)")
+    new("--seed", type=int, metavar="N", help=f"of the run ({default.seed})")
     new("--prompts", type=Path, metavar="FILE", help="prompt texts in place of ours (TOML)")
-    new("--reader", default=_DEFAULTS.reader, help="how letters are read: strict (default), storm-evaluator")
-    new("--port", type=int, default=_DEFAULTS.port, metavar="N", help="0 (default) is any free one")
-    new("--credit", type=int, default=_DEFAULTS.credit, metavar="N", help="frames in flight (32)")
-    new("--credit-timeout", type=float, default=_DEFAULTS.credit_timeout_s, metavar="S", help="60 s")
-    new("--ready-timeout", type=float, default=_DEFAULTS.ready_timeout_s, metavar="S", help="900 s")
-    new("--answer-timeout", type=float, metavar="S", help="from due: 30 s (in lockstep a guard of 600 s)")
-    new("--hang-timeout", type=float, default=_DEFAULTS.hang_timeout_s, metavar="S", help="60 s")
+    new("--reader", help=f"how letters are read: {default.reader} (default), storm-evaluator")
+    new("--port", type=int, metavar="N", help=f"{default.port} (default) is any free one")
+    new("--credit", type=int, metavar="N", help=f"frames in flight ({default.credit})")
+    new("--credit-timeout", type=float, metavar="S", help=f"{default.credit_timeout_s:g} s")
+    new("--ready-timeout", type=float, metavar="S", help=f"{default.ready_timeout_s:g} s")
+    new(
+        "--answer-timeout",
+        type=float,
+        metavar="S",
+        help=f"from due: {default.answer_timeout:g} s (lockstep: a guard of {LOCKSTEP_ANSWER_TIMEOUT_S:g} s)",
+    )
+    new("--hang-timeout", type=float, metavar="S", help=f"{default.hang_timeout_s:g} s")
     new(
         "--deadline",
         type=_deadline,
@@ -88,45 +101,63 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="count answers later than S seconds after due (may be repeated; default 1, 2 and 5)",
     )
-    new("--drain-timeout", type=float, default=_DEFAULTS.drain_timeout_s, metavar="S", help="600 s")
+    new("--drain-timeout", type=float, metavar="S", help=f"{default.drain_timeout_s:g} s")
+
+
+_OPTIONS = {
+    "dataset": "dataset",
+    "agent": "agent",
+    "agent_arg": "agent_arguments",
+    "agent_python": "agent_python",
+    "clock": "clock",
+    "rate": "rate",
+    "sessions": "sessions",
+    "repeat": "repeat",
+    "episode": "episodes",
+    "limit": "limit",
+    "history": "history",
+    "chain": "chain",
+    "frames": "frames",
+    "fps": "fps",
+    "pixel_budget": "pixel_budget",
+    "encoding": "encoding",
+    "quality": "quality",
+    "sampling": "sampling",
+    "seed": "seed",
+    "prompts": "prompts",
+    "reader": "reader",
+    "host": "host",
+    "port": "port",
+    "credit": "credit",
+    "credit_timeout": "credit_timeout_s",
+    "ready_timeout": "ready_timeout_s",
+    "answer_timeout": "answer_timeout_s",
+    "hang_timeout": "hang_timeout_s",
+    "drain_timeout": "drain_timeout_s",
+}
+"""The names on the command line and in ``RunOptions``."""
 
 
 def read_options(args: argparse.Namespace) -> RunOptions:
-    """The options as plain data."""
-    return RunOptions(
-        dataset=args.dataset,
-        agent=getattr(args, "agent", None),
-        agent_arguments=tuple(getattr(args, "agent_arg", ())),
-        agent_python=getattr(args, "agent_python", None),
-        out=args.out,
-        resume=getattr(args, "resume", False),
-        clock=args.clock,
-        rate=args.rate,
-        sessions=args.sessions,
-        repeat=args.repeat,
-        episodes=tuple(args.episode),
-        limit=args.limit,
-        available=args.available,
-        history=args.history,
-        chain=args.chain,
-        frames=args.frames,
-        fps=args.fps,
-        pixel_budget=args.pixel_budget,
-        encoding=args.encoding,
-        quality=args.quality,
-        sampling=args.sampling,
-        seed=args.seed,
-        prompts=args.prompts,
-        reader=args.reader,
-        host=getattr(args, "host", _DEFAULTS.host),
-        port=args.port,
-        credit=args.credit,
-        credit_timeout_s=args.credit_timeout,
-        ready_timeout_s=args.ready_timeout,
-        answer_timeout_s=args.answer_timeout,
-        hang_timeout_s=args.hang_timeout,
-        drain_timeout_s=args.drain_timeout,
-    )
+    """The options as plain data: what was given, the rest as by default or as the resumed run has it."""
+    given: dict[str, Any] = {}
+    for name, field in _OPTIONS.items():
+        value = getattr(args, name, None)
+        if value is not None:
+            given[field] = tuple(value) if isinstance(value, list) else value
+    if args.available:
+        given["available"] = True
+    if not args.resume:
+        if args.dataset is None:
+            raise UsageError("expected DATASET, the folder of a dataset")
+        return RunOptions(**{"agent": None, **given}, out=args.out)
+    if args.out is None:
+        raise UsageError("--resume: expected --out DIR, the run to go on with")
+    from streamsim.launch.resuming import recorded_options
+
+    if "clock" in given:
+        given.setdefault("rate", 1.0)  # the recorded one is of the recorded clock
+    return dataclasses.replace(recorded_options(args.out), **given)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -135,8 +166,12 @@ def execute(args: argparse.Namespace) -> int:
     from streamsim.report.console import notice
 
     options = read_options(args)
-    if options.resume and options.out is None:
-        raise UsageError("--resume: expected --out DIR, the run to go on with")
+    if options.agent is None:
+        if options.resume:
+            raise UsageError("--resume: this run was served: go on with it by `streamsim serve --resume`")
+        raise UsageError(
+            "expected --agent, whom to play the dataset to; `streamsim doctor --agents` lists them"
+        )
     planned = plan_run(options, dry=args.dry_run)
     for warning in planned.warnings:
         notice(f"streamsim run: {warning}")

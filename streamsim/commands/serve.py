@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from streamsim.commands import run
 from streamsim.errors import UsageError
@@ -19,10 +18,8 @@ With --host 0.0.0.0 agents on other hosts may connect: the token in the address 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a run, but for the agent's."""
-    parser.add_argument("dataset", type=Path, metavar="DATASET", help="a dataset folder")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    parser.add_argument("--host", help="the address to listen on (default: 127.0.0.1)")
     run.add_run_arguments(parser)
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -31,8 +28,8 @@ def execute(args: argparse.Namespace) -> int:
     from streamsim.launch.planning import plan_run
 
     options = run.read_options(args)
-    if options.resume and options.out is None:
-        raise UsageError("--resume: expected --out DIR, the run to go on with")
+    if options.agent is not None:
+        raise UsageError("--resume: this run starts its agents: go on with it by `streamsim run --resume`")
     return run.play_and_report(
         plan_run(options), as_json=args.json, announce_urls=True, deadlines_s=args.deadline
     )

@@ -17,11 +17,16 @@ class RegistryRefused(UsageError):
     """The registry answered with an error; the text is the last line that it said."""
 
 
+class RegistryEnded(RegistryRefused):
+    """The interpreter ended without an answer of the registry's; the text says how."""
+
+
 def ask_registry(python: str | None, arguments: Sequence[str], *, timeout_s: float | None = None) -> str:
     """What ``python -m streamsim_agents.registry ARGUMENTS`` prints; None is our own interpreter.
 
     ``UsageError`` if the interpreter cannot be run, lacks streamsim, or says nothing for ``timeout_s``
-    seconds (None: as long as it takes); ``RegistryRefused`` if the registry says no.
+    seconds (None: as long as it takes); ``RegistryRefused`` if the registry says no, ``RegistryEnded``
+    if it cannot say anything.
     """
     interpreter = python or sys.executable
     command = [interpreter, "-m", "streamsim_agents.registry", *arguments]
@@ -42,7 +47,11 @@ def ask_registry(python: str | None, arguments: Sequence[str], *, timeout_s: flo
         raise UsageError(f"{interpreter!r} did not look its agents up within {timeout_s:g} s") from None
     if result.returncode == 0:
         return result.stdout
-    last = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
-    if not last.startswith(_OURS) and _ABSENT.search(last):
+    last = (result.stderr.strip().splitlines() or [""])[-1]
+    if last.startswith(_OURS):
+        raise RegistryRefused(last.removeprefix(_OURS))
+    if _ABSENT.search(last):
         raise UsageError(f"streamsim is not installed under {interpreter!r}: pip install streamsim there")
-    raise RegistryRefused(last.removeprefix(_OURS))
+    code = result.returncode
+    how = f"exit code {code}" if code > 0 else f"signal {-code}"
+    raise RegistryEnded(f"loading it ended {interpreter!r} with {how}; it last said {last!r}")

@@ -27,17 +27,13 @@ from streamsim.journal.folder import (
     AgentSpec,
     RunConfig,
     RunFile,
-    config_difference,
     describe_existing,
     encoder_versions,
-    journal_path,
-    next_attempt,
-    read_run_file,
     write_run_file,
 )
-from streamsim.journal.read import read_journal
-from streamsim.launch.interpreter import ask_registry
+from streamsim.launch.interpreter import RegistryEnded, ask_registry
 from streamsim.launch.options import RunOptions
+from streamsim.launch.resuming import remaining_jobs, reopen
 from streamsim.prompts import load_prompts
 from streamsim.reading import READERS
 from streamsim.server.plan import Job, ServerPlan, describe_listen_error
@@ -160,8 +156,9 @@ def choose_episodes(dataset: Dataset, options: RunOptions) -> tuple[list[int], b
         raise UsageError("the dataset has some episode ids twice: `streamsim check` names them")
     unknown = [name for name in options.episodes if name not in index_of]
     if unknown:
+        named_by = "--resume" if options.resume else "--episode"
         raise UsageError(
-            f"--episode: no episode {unknown[0]!r} in the dataset; it has {len(index_of)}, "
+            f"{named_by}: no episode {unknown[0]!r} in the dataset; it has {len(index_of)}, "
             f"the first is {next(iter(index_of), None)!r}"
         )
     chosen = [index for name, index in index_of.items() if not options.episodes or name in options.episodes]
@@ -226,7 +223,10 @@ def check_agent(name: str, pairs: Sequence[str], python: str | None) -> AgentSpe
             raise UsageError(f"--agent-arg: expected KEY=VALUE, got {pair!r}")
         arguments[key] = value
     options = [part for pair in pairs for part in ("--agent-arg", pair)]
-    ask_registry(python, ["--check", name, *options])
+    try:
+        ask_registry(python, ["--check", name, *options])
+    except RegistryEnded as error:
+        raise UsageError(f"agent {name!r}: {error}") from None
     return AgentSpec(name=name, arguments=arguments, python=python)
 
 
@@ -297,33 +297,3 @@ def make_run_file(config: RunConfig, episodes: Sequence[Episode]) -> RunFile:
         key_digest=key_digest(Path(config.dataset)),
         config=config,
     )
-
-
-def reopen(folder: Path, config: RunConfig) -> RunFile:
-    """The run to go on with; ``RunError`` shows the difference if its configuration is another."""
-    run_file = read_run_file(folder)
-    difference = config_difference(run_file.config, config)
-    if difference:
-        raise RunError(
-            f"cannot resume {str(folder)!r} under another configuration: {'; '.join(difference)} "
-            "(call `run --resume` with the options it was started with)"
-        )
-    return run_file
-
-
-def remaining_jobs(
-    folder: Path, dataset: Dataset, chosen: Sequence[int], repeats: int
-) -> tuple[tuple[Job, ...], int]:
-    """The sessions that are not complete, each as a new attempt, and how many are."""
-    jobs: list[Job] = []
-    complete = 0
-    for repeat in range(1, repeats + 1):
-        for index in chosen:
-            episode = dataset.episodes[index].id
-            attempt = next_attempt(folder, episode, repeat)
-            last = journal_path(folder, episode, repeat, attempt - 1)
-            if attempt > 1 and read_journal(last).complete:
-                complete += 1
-            else:
-                jobs.append(Job(episode=index, repeat=repeat, attempt=attempt))
-    return tuple(jobs), complete

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import shlex
 import signal
+import socket
 from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,6 +18,7 @@ from streamsim.launch.display import RunDisplay
 from streamsim.launch.keys import HELP, listening
 from streamsim.launch.planning import PlannedRun
 from streamsim.report.console import PatientConsole, notice
+from streamsim.server.plan import listens_everywhere
 
 
 class ServerDied(StreamsimError):
@@ -71,8 +74,7 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
                 if news.kind == "failed":
                     failed = news.detail
                 if news.kind == "listening" and announce_urls:
-                    join = f"  streamsim join {shlex.quote(news.url)} --agent NAME"
-                    for line in (f"listening: {news.url}", join):
+                    for line in _describe_address(news.url, planned.plan.host):
                         console.print(line, markup=False, highlight=False, soft_wrap=True)
                 display.show(news)
         code = await server.wait()
@@ -93,3 +95,16 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
             "hold what was done: continue with --resume"
         )
     return RunEnd(signal=stopped[0] if stopped else None)
+
+
+def _describe_address(url: str, host: str) -> list[str]:
+    """What to tell those who are to start an agent, here and, where the server listens to all, elsewhere."""
+    lines = [f"listening: {url}", f"  streamsim join {shlex.quote(url)} --agent NAME"]
+    if listens_everywhere(host):
+        address = urlsplit(url)
+        elsewhere = address._replace(netloc=f"{socket.gethostname()}:{address.port}").geturl()
+        lines.append(
+            f"  on another host: streamsim join {shlex.quote(elsewhere)} --agent NAME "
+            "(or this machine's address in place of its name)"
+        )
+    return lines

@@ -30,7 +30,7 @@ from streamsim.server.lane import Lane, Shared
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import MediaStore
 from streamsim.server.notices import Notices
-from streamsim.server.plan import Control, ServerPlan, describe_listen_error
+from streamsim.server.plan import Control, ServerPlan, describe_listen_error, listens_everywhere
 
 EXIT_STOPPED = 143
 
@@ -76,8 +76,10 @@ async def _listen(runner: web.AppRunner, plan: ServerPlan, lanes: list[Lane], no
         await site.start()
     except OSError as error:
         raise UsageError(describe_listen_error(plan.host, plan.port, error)) from None
-    port = runner.addresses[0][1]
-    host = "127.0.0.1" if plan.host in ("0.0.0.0", "::", "") else plan.host
+    address, port = runner.addresses[0][:2]
+    host = plan.host
+    if listens_everywhere(host):
+        host = "::1" if ":" in address else "127.0.0.1"
     netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     for lane in lanes:
         lane.url = f"ws://{netloc}/v1/lanes/{lane.number}?token={plan.token}"

@@ -46,6 +46,11 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     rate: Annotated[float, msgspec.Meta(gt=0, le=1000)] = 1.0
 
 
+def listens_everywhere(host: str) -> bool:
+    """Whether ``host`` stands for all addresses of the machine, and is none that one could call."""
+    return host in ("", "0.0.0.0", "::")
+
+
 def describe_listen_error(host: str, port: int, error: OSError) -> str:
     """Why nobody can listen there, and what to do."""
     if error.errno == errno.EADDRINUSE:

@@ -74,7 +74,7 @@ def test_run_killed_five_times_scores_as_if_undisturbed(simulator: Simulator, on
         complete |= {path.name: path.read_bytes() for path in journals if read_journal(path).complete}
     assert len(list((simulator.folder / "spent").iterdir())) == KILLS
 
-    resume = (*command, "--out", run, "--resume")
+    resume = ("run", "--json", "--out", run, "--resume")  # under which options, the run knows
     # all moments are spent now
     done, undisturbed = simulator.call_together(
         (*resume, "--sessions", 3), (*command, "--out", "undisturbed", "--sessions", 2)
@@ -116,6 +116,56 @@ def test_run_is_played_by_one_process_at_a_time(simulator: Simulator, one_clip: 
     first.terminate()
     assert simulator.finish(first).code == 143
     assert (simulator.folder / "run" / "run.json").is_file()
+
+
+def test_resume_by_the_same_words_and_by_others(simulator: Simulator, one_clip: Path, tmp_path: Path) -> None:
+    """What is given must be as the run has it, what is not given is as the run has it."""
+    words = (
+        "--agent",
+        "fixed-delay",
+        "--agent-arg",
+        "frame=0",
+        "--limit",
+        2,
+        "--clock",
+        "scaled",
+        "--rate",
+        8,
+    )
+    started = simulator.call("run", one_clip, *words, "--json", "--out", "run")
+    assert started.code == 0, started.err
+    (served,) = simulator.call_together(
+        ("serve", one_clip, "--limit", 1, "--ready-timeout", 0.1, "--json", "--out", "served")
+    )
+    assert served.code == 1
+    resume = ("--resume", "--json", "--out")
+    same, fewer, other_clock, other_agent, to_serve, to_run = simulator.call_together(
+        ("run", one_clip, *words, *resume, "run"),
+        ("run", *resume, "run", "--limit", 1),
+        ("run", *resume, "run", "--clock", "lockstep"),
+        ("run", *resume, "run", "--agent", "null", "--agent-arg", "x=1"),
+        ("serve", *resume, "run"),
+        ("run", *resume, "served"),
+    )
+    assert same.code == 0 and same.report["digests"] == started.report["digests"]
+    refused = [fewer, other_clock, other_agent, to_serve, to_run]
+    assert [(done.code, done.out, done.err.count("\n")) for done in refused] == [(2, "", 1)] * 5
+    assert 'episodes: the run has ["' in fewer.err
+    assert 'clock: the run has "scaled", the command says "lockstep"' in other_clock.err
+    assert "rate: the run has 8.0, the command says 1.0" in other_clock.err
+    assert "x" in other_agent.err
+    assert "this run starts its agents: go on with it by `streamsim run --resume`" in to_serve.err
+    assert "this run was served: go on with it by `streamsim serve --resume`" in to_run.err
+
+
+def test_resume_of_another_dataset(simulator: Simulator, one_clip: Path, tiny: Path) -> None:
+    started = simulator.call(
+        *("run", one_clip, "--agent", "null", "--limit", 1, "--clock", "lockstep", "--json", "--out", "run")
+    )
+    assert started.code == 0, started.err
+    done = simulator.call("run", tiny, "--resume", "--json", "--out", "run")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "--resume: no episode" in done.err or "dataset_digest: the run has" in done.err
 
 
 def test_resume_needs_a_run(simulator: Simulator, one_clip: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -38,6 +40,35 @@ def test_two_agents_join_by_hand(simulator: Simulator, one_clip: Path) -> None:
     assert done.code == 0, done.err
     assert done.report["outcomes"]["answered"] == 16
     assert len(read_sessions(simulator.folder / "run")) == 4
+
+
+@pytest.mark.parametrize(("host", "here"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("::1", "[::1]")])
+def test_addresses_that_agents_elsewhere_may_use(
+    simulator: Simulator, one_clip: Path, host: str, here: str
+) -> None:
+    if ":" in host and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    server = simulator.start(
+        *("serve", one_clip, "--host", host, "--out", "run", "--limit", 1, "--clock", "lockstep")
+    )
+    (url,) = simulator.read_urls(server, 1)
+    assert urlsplit(url).netloc == f"{here}:{urlsplit(url).port}"
+    assert server.stderr is not None
+    assert server.stderr.readline() == f"  streamsim join '{url}' --agent NAME\n"
+    if host != "::1":
+        elsewhere = url.replace(here, socket.gethostname())
+        assert server.stderr.readline().startswith(f"  on another host: streamsim join '{elsewhere}' --agent")
+    assert simulator.call("join", url, "--agent", "null").code == 0
+    assert simulator.finish(server).code == 0
+
+
+def has_ipv6() -> bool:
+    """Whether one can listen on the loopback address of IPv6."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_one_agent_plays_what_two_lanes_were_meant_for(simulator: Simulator, one_clip: Path) -> None:

@@ -186,7 +186,7 @@ def test_breach_while_opening(served: Served, breach: str) -> None:
 
 
 def test_message_that_is_too_big_before_the_session(served: Served) -> None:
-    """The connection is closed at once, whether its session has begun by then or not: both cost nobody else."""
+    """The connection is closed at once, whether its session has begun by then or not."""
     with dial(served.url) as client:
         client.socket.send(TOO_BIG)
         assert client.closed()[0] == 1009

@@ -46,6 +46,9 @@ def refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
         (["--agent", "nul"], "no agent 'nul': did you mean 'null'?"),
         (["--agent", "no_such_module:Agent"], "no module 'no_such_module'"),
         (["--agent", "agents_for_tests:Missing"], "has no 'Missing'; agents there: Scripted"),
+        (["--agent", "agent_that_exits:Agent"], "importing 'agent_that_exits' failed with SystemExit: 7"),
+        (["--agent", "agent_that_dies:Agent"], "agent 'agent_that_dies:Agent': loading it ended"),
+        (["--agent", "agent_that_dies:Agent"], "with signal 9; it last said 'farewell'"),
         (["--agent", "null", "--agent-arg", "speed=3"], "speed"),
         (["--agent", "null", "--agent-arg", "speed"], "--agent-arg: expected KEY=VALUE, got 'speed'"),
         (["--agent", "fixed-delay", "--agent-arg", "frame=fast"], "frame"),
@@ -121,6 +124,11 @@ def test_run_folder_that_exists(refused: Refuse, one_clip: Path, tmp_path: Path)
     (tmp_path / "taken").mkdir()
     line = refused(one_clip, "--limit", 1, "--agent", "null", "--out", "taken")
     assert "run folder 'taken' exists: choose another --out, or continue it with --resume" in line
+
+
+def test_what_only_a_resumed_run_knows(refused: Refuse, one_clip: Path) -> None:
+    assert "expected DATASET, the folder of a dataset" in refused("--agent", "null")
+    assert "expected --agent, whom to play the dataset to" in refused(one_clip)
 
 
 @pytest.mark.slow

@@ -1,0 +1,90 @@
+"""Going on with a run that was broken off: as it was planned, and only what is not complete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from streamsim.episodes.dataset import Dataset
+from streamsim.errors import RunError
+from streamsim.journal.folder import (
+    RunConfig,
+    RunFile,
+    config_difference,
+    journal_path,
+    next_attempt,
+    read_run_file,
+)
+from streamsim.journal.read import read_journal
+from streamsim.launch.options import RunOptions
+from streamsim.server.plan import Job
+
+
+def recorded_options(folder: Path) -> RunOptions:
+    """The options under which the run in ``folder`` was started; ``RunError`` if there is none.
+
+    What leaves the figures alone, such as the number of sessions, is not recorded and as by default.
+    """
+    config = read_run_file(folder).config
+    agent = config.agent
+    return RunOptions(
+        dataset=Path(config.dataset),
+        agent=None if agent is None else agent.name,
+        agent_arguments=()
+        if agent is None
+        else tuple(f"{key}={value}" for key, value in agent.arguments.items()),
+        agent_python=None if agent is None else agent.python,
+        out=folder,
+        resume=True,
+        clock=config.clock,
+        rate=config.rate,
+        repeat=config.repeat,
+        episodes=config.episodes,
+        history=config.history,
+        chain=config.chain,
+        frames=config.frames,
+        fps=config.fps,
+        pixel_budget=config.pixel_budget,
+        encoding=config.encoding,
+        quality=config.quality,
+        sampling=config.sampling,
+        seed=config.seed,
+        prompts=None if config.prompts is None else Path(config.prompts),
+        reader=config.reader,
+        credit=config.credit,
+        credit_timeout_s=config.credit_timeout_s,
+        ready_timeout_s=config.ready_timeout_s,
+        answer_timeout_s=config.answer_timeout_s,
+        hang_timeout_s=config.hang_timeout_s,
+        drain_timeout_s=config.drain_timeout_s,
+    )
+
+
+def reopen(folder: Path, config: RunConfig) -> RunFile:
+    """The run to go on with; ``RunError`` shows the difference if its configuration is another."""
+    run_file = read_run_file(folder)
+    difference = config_difference(run_file.config, config)
+    if difference:
+        raise RunError(
+            f"cannot resume {str(folder)!r} under another configuration: {'; '.join(difference)} "
+            "(leave these options out: --resume takes them from the run)"
+        )
+    return run_file
+
+
+def remaining_jobs(
+    folder: Path, dataset: Dataset, chosen: Sequence[int], repeats: int
+) -> tuple[tuple[Job, ...], int]:
+    """The sessions that are not complete, each as a new attempt, and how many are."""
+    jobs: list[Job] = []
+    complete = 0
+    for repeat in range(1, repeats + 1):
+        for index in chosen:
+            episode = dataset.episodes[index].id
+            attempt = next_attempt(folder, episode, repeat)
+            last = journal_path(folder, episode, repeat, attempt - 1)
+            if attempt > 1 and read_journal(last).complete:
+                complete += 1
+            else:
+                jobs.append(Job(episode=index, repeat=repeat, attempt=attempt))
+    return tuple(jobs), complete
