@@ -7,36 +7,66 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from streamsim.report.latency_table import print_time
+from streamsim.events import HarnessReported
+from streamsim.journal.folder import read_last_attempts
+from streamsim.report.latency_table import print_latency, print_time
 from streamsim.report.run_summary import summarise_run
-from streamsim.simulation import SimulatedAgent, say
+from streamsim.scoring.latency import latency_figures
+from streamsim.scoring.record import read_record
+from streamsim.simulation import SimulatedAgent, Utterance, say
 from streamsim.testing import seconds, tiny_query, tiny_simulation
+from streamsim_protocol import messages as wire
 
 ROOT = Path(__file__).parents[3]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tests.streamsim.journal.simulated_run import write_run  # noqa: E402
+from tests.streamsim.journal.simulated_run import Lines, rewrite_journal, write_run  # noqa: E402
 
 MS = 1_000_000
+JOURNAL = Path("sessions", "episode.1.1.jsonl")
 
 
 def show(
-    folder: Path, *, answer_ms: int = 200, deadlines_s: tuple[float, ...] = (1.0,), **options: Any
+    folder: Path,
+    *,
+    queries: int = 12,
+    uncertain: int = 0,
+    answer_ms: int = 200,
+    deadlines_s: tuple[float, ...] = (1.0,),
+    **options: Any,
 ) -> str:
-    """What is printed for a run of 12 queries, one a second from 0.5 s, a frame each second before them."""
-    agent = SimulatedAgent(observe=lambda k: 10 * MS, answer=lambda probe: say("A", answer_ms * MS))
-    queries = [tiny_query(f"q{number}", number + 0.5) for number in range(12)]
-    simulation = tiny_simulation(
-        queries, agent, samples=13, chain="task", to_agent_ns=MS, to_server_ns=2 * MS, **options
-    ).run()
-    write_run(folder / "run", simulation, len(queries))
+    """What is printed for a run of queries, one a second from 0.5 s, a frame each second before them.
+
+    With ``chain="full"`` the first so many statuses are uncertain.
+    """
+
+    def answer(probe: wire.ProbeMessage) -> Utterance:
+        doubted = probe.probe == "status" and probe.order < uncertain
+        return say("C" if doubted else "A", answer_ms * MS)
+
+    agent = SimulatedAgent(observe=lambda k: 10 * MS, answer=answer)
+    asked = [tiny_query(f"q{number}", number + 0.5) for number in range(queries)]
+    options = {"samples": queries + 1, "chain": "task", **options}
+    simulation = tiny_simulation(asked, agent, to_agent_ns=MS, to_server_ns=2 * MS, **options).run()
+    write_run(folder / "run", simulation, len(asked))
+    return show_time(folder / "run", deadlines_s)
+
+
+def show_time(run: Path, deadlines_s: tuple[float, ...] = (1.0,)) -> str:
+    """What is printed about a run folder's time."""
     output = io.StringIO()
-    print_time(summarise_run(folder / "run", deadlines_s=deadlines_s), Console(file=output, width=100))
+    print_time(summarise_run(run, deadlines_s=deadlines_s), Console(file=output, width=100))
     return output.getvalue()
+
+
+def lines_of(text: str, begin: str) -> list[str]:
+    """The lines that begin so, without that."""
+    return [line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)]
 
 
 def row(text: str, *begin: str) -> list[str]:
@@ -53,14 +83,82 @@ def test_harness_first_then_due_then_parts(tmp_path: Path) -> None:
         "harness: 25 releases, 0 late; lateness p50 0.0 ms, max 0.0 ms; way to the agent"
     )
     assert "p50 3.0 ms, max 3.0 ms" in lines[1]
-    assert "its share of an answer's time: 1.5% (median)" in lines[2]  # 3 of 203 ms
-    assert lines[3].startswith("agent: real-time factor 0.195")  # 13 × 0.01 + 12 × 0.2 of 13 s
+    assert lines[2] == "harness: its share of an answer's time: 1.5% (median)"  # 3 of 203 ms
+    assert lines[4].startswith("agent: real-time factor 0.195")  # 13 × 0.01 + 12 × 0.2 of 13 s
     assert row(text, "task", "due", "→", "final") == ["12", "0", "0.203", "0.203"]
     assert row(text, "task", "due", "→", "first") == ["12", "0", "0.203", "0.203"]
-    dispatch, transport, waited, service, stale, backlog, missed = lines[-2].split()[1:]
-    assert (dispatch, transport, waited, service) == ("0.000", "0.003", "0.000", "0.200")
+    n, dispatch, transport, waited, service, stale, backlog, missed = lines[-2].split()[1:]
+    assert (n, dispatch, transport, waited, service) == ("12", "0.000", "0.003", "0.000", "0.200")
     assert (stale, backlog, missed) == ("0.703", "0", "0")
-    assert lines[-1] == "task: n too small for p90, p95, p99 (needs 64, 130, 662)"
+    assert lines[-1] == "n too small for p90, p95, p99 (need 64, 130, 662)"
+
+
+def test_percentiles_that_n_does_not_carry_are_told_once(tmp_path: Path) -> None:
+    text = show(tmp_path, queries=64, uncertain=3, chain="full", answer_ms=20)
+    assert [line for line in text.splitlines() if "too small" in line] == [
+        "n too small for p50, p90 of cause (need 11, 64), for p95, p99 (need 130, 662); "
+        "a p50 is shown all the same"
+    ]
+    assert row(text, "status", "due", "→", "final") == ["64", "0", "0.023", "0.023", "0.023"]
+    assert row(text, "cause", "due", "→", "final") == ["3", "0", "0.023", "–", "0.023"]
+
+
+def test_one_percentile_of_one_kind_of_probe(tmp_path: Path) -> None:
+    text = show(tmp_path, queries=12, uncertain=10, chain="full", answer_ms=20)
+    assert lines_of(text, "n too small ") == [
+        "for p50 of cause (needs 11), for p90, p95, p99 (need 64, 130, 662); a p50 is shown all the same"
+    ]
+
+
+def test_repeats_of_all_kinds_of_probe_are_one_line(tmp_path: Path) -> None:
+    """The second repeat took 50 ms longer for each probe."""
+    folders = [tmp_path / "1", tmp_path / "2"]
+    show(folders[0], queries=2, chain="full", answer_ms=100)
+    show(folders[1], queries=2, chain="full", answer_ms=150, repeat=2)
+    records = [
+        read_record(journal.events()) for folder in folders for journal in read_last_attempts(folder / "run")
+    ]
+    output = io.StringIO()
+    figures = latency_figures([record for record in records if record is not None])
+    print_latency(figures, Console(file=output, width=100))
+    assert lines_of(output.getvalue(), "medians of the repeats") == [
+        ", due → final: task 0.103, 0.153 s (0.050 s apart); status 0.103, 0.153 s (0.050 s apart)"
+    ]
+
+
+def test_what_was_not_measured_is_told_once_with_its_reason(tmp_path: Path) -> None:
+    """A server that was killed before the first query: nobody reported, and no probe was asked."""
+    show(tmp_path)
+
+    def cut(lines: Lines) -> None:
+        first = next(number for number, line in enumerate(lines) if line["event"] == "ProbeSent")
+        del lines[first:]
+
+    rewrite_journal(tmp_path / "run" / JOURNAL, cut)
+    text = show_time(tmp_path / "run")
+    assert "unknown" not in text
+    assert lines_of(text, "harness: ") == [
+        "1 releases, 0 late; lateness p50 0.0 ms, max 0.0 ms",
+        "not measured: way to the agent and share of an answer's time (no probe was answered); "
+        "loop lag (told at a session's end: none came to it)",
+    ]
+    assert text.splitlines()[-1].startswith("latency: no figures: no probe was asked")
+
+
+def test_a_session_without_the_agents_farewell(tmp_path: Path) -> None:
+    """Our own side of the loop lag is told, and what is missing of the other."""
+    show(tmp_path)
+    report = HarnessReported(watched_ns=1, server_lag_p99_ns=2 * MS, server_lag_max_ns=3 * MS)
+
+    def add(lines: Lines) -> None:
+        stamps = {name: lines[-1][name] for name in ("at_media_ns", "at_wall_ns", "digest")}
+        lines.insert(-1, {"n": 0, **stamps, **msgspec.to_builtins(report)})
+
+    rewrite_journal(tmp_path / "run" / JOURNAL, add)
+    assert lines_of(show_time(tmp_path / "run"), "harness: ")[1:] == [
+        "loop lag p99 2.0 ms in the server; its share of an answer's time: 1.5% (median)",
+        "not measured: loop lag in the agent's runtime (the agent's farewell tells it: none did)",
+    ]
 
 
 def test_timeouts_are_lower_bounds(tmp_path: Path) -> None:
