@@ -22,6 +22,7 @@ from streamsim.scoring.answers import join_run, partial_notice
 from streamsim.scoring.journals import SessionAnswers, read_session
 from streamsim.scoring.storm import CauseRule
 from streamsim.scoring.summary import figure_notices, summarise
+from streamsim.scoring.unreadable import unreadable_notices
 
 SCORES_FILE = "scores.json"
 
@@ -65,15 +66,17 @@ def score_run(
     answered = sum(item.answered for items in repeats for item in items)
     asked = sum(len(items) for items in repeats)
     changed = run_file.key_digest is not None and run_file.key_digest != key_digest(loaded.public)
+    read_by = config.reader if reader is None else reader.name
     notices = [
         *(["the answer key has changed since the run: these scores are by the new one"] if changed else []),
         *_coverage_notices(answered, asked, planned, key),
         *(f"{journal.path.name}: read up to {journal.fault}" for journal in journals if journal.fault),
+        *unreadable_notices(sessions, read_by),
         *figure_notices(summary),
     ]
     return {
         "run": run_file.run,
-        "reader": config.reader if reader is None else reader.name,
+        "reader": read_by,
         **summary,
         "partial": None if answered == asked else {"answered": answered, "planned": asked},
         "notices": notices,

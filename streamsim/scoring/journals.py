@@ -7,7 +7,8 @@ attempt of a session counts, is for the caller to say. This module knows no file
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamsim.episodes.episode import Chain, Status
@@ -28,10 +29,25 @@ from streamsim_protocol.messages import Outcome, Probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadText:
+    """What was said to a probe of a choice query (``id`` of the dataset), where no letter could be read.
+
+    ``option_count`` is 0 where neither the journal nor the caller says it.
+    """
+
+    id: str
+    probe: Probe
+    text: str
+    option_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAnswers:
     """What one session gives to scoring: a prediction for every query that it planned, in plan order.
 
-    ``completed`` is True when the journal ends with ``SessionEnded(completed)``.
+    ``completed`` is True when the journal ends with ``SessionEnded(completed)``. ``read`` counts the
+    texts that were to be read, per kind of probe, and ``unread`` are those of them without a letter;
+    both of choice queries only.
     """
 
     episode: str
@@ -42,6 +58,8 @@ class SessionAnswers:
     completed: bool
     predictions: tuple[Prediction, ...]
     outcomes: tuple[Outcome | None, ...]
+    read: Mapping[Probe, int]
+    unread: tuple[UnreadText, ...]
 
 
 @dataclass(slots=True)
@@ -92,11 +110,17 @@ def read_session(
                 pass
     if start is None:
         return None
+    counts = {plan.id: plan.option_count for plan in start.queries} | dict(option_counts or {})
     if reader is None:
         predictions = tuple(_recorded(plan, heard) for plan in start.queries)
     else:
-        counts = option_counts or {}
-        predictions = tuple(_reread(plan, heard, reader, counts.get(plan.id, 0)) for plan in start.queries)
+        predictions = tuple(_reread(plan, heard, reader, counts[plan.id]) for plan in start.queries)
+    validity = [
+        (plan, probe, valid)
+        for plan, prediction in zip(start.queries, predictions, strict=True)
+        if plan.kind == "choice"
+        for probe, valid in _validity(prediction)
+    ]
     return SessionAnswers(
         episode=start.episode,
         subset=start.subset,
@@ -106,6 +130,17 @@ def read_session(
         completed=completed,
         predictions=predictions,
         outcomes=tuple(heard.outcomes.get(plan.query) for plan in start.queries),
+        read=Counter(probe for _, probe, _ in validity),
+        unread=tuple(
+            UnreadText(
+                id=plan.id,
+                probe=probe,
+                text=heard.text(plan.query, probe) or "",
+                option_count=counts[plan.id],
+            )
+            for plan, probe, valid in validity
+            if not valid
+        ),
     )
 
 
@@ -126,6 +161,16 @@ def _reread(plan: QueryPlan, heard: _Heard, reader: Reader, options: int) -> Pre
         None if status is None else reader.choice(status, STATUS_COUNT),
         None if cause is None else reader.causes(cause, CAUSE_COUNT),
     )
+
+
+def _validity(prediction: Prediction) -> Iterator[tuple[Probe, bool]]:
+    """The probes whose texts were to be read, and whether they could be."""
+    found: dict[Probe, bool | None] = {
+        "task": prediction.task_valid,
+        "status": prediction.status_valid,
+        "cause": prediction.cause_valid,
+    }
+    yield from ((probe, valid) for probe, valid in found.items() if valid is not None)
 
 
 def _prediction(

@@ -7,6 +7,7 @@ most significant first: the number is the picture's time in units of 10 ms.
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +17,10 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
+
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:  # so that these tests share `tests.streamsim.…` however pytest was called
+    sys.path.insert(0, str(ROOT))
 
 COLUMNS, ROWS = 8, 2
 

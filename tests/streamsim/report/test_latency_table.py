@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,7 @@ from streamsim.scoring.record import read_record
 from streamsim.simulation import SimulatedAgent, Utterance, say
 from streamsim.testing import seconds, tiny_query, tiny_simulation
 from streamsim_protocol import messages as wire
-
-ROOT = Path(__file__).parents[3]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from tests.streamsim.journal.simulated_run import Lines, rewrite_journal, write_run  # noqa: E402
+from tests.streamsim.journal.simulated_run import Lines, rewrite_journal, write_run
 
 MS = 1_000_000
 JOURNAL = Path("sessions", "episode.1.1.jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,31 +13,19 @@ from streamsim.cli import main
 from streamsim.episodes.dataset import DatasetInfo, key_digest, load_dataset, write_dataset
 from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry
 from streamsim.errors import DatasetError, RunError
-from streamsim.events import (
-    AnyEvent,
-    ChainClosed,
-    Instant,
-    ProbeRead,
-    ProbeSent,
-    QueryPlan,
-    SessionStarted,
-    TextReceived,
-)
-from streamsim.journal.folder import (
-    AgentSpec,
-    RunConfig,
-    RunFile,
-    journal_path,
-    read_run_file,
-    write_run_file,
-)
+from streamsim.events import AnyEvent, Instant
+from streamsim.journal.folder import journal_path, read_run_file, write_run_file
 from streamsim.journal.write import FIRST_DIGEST, encode_line
 from streamsim.reading import READERS
 from streamsim.report.run_scores import score_run, write_scores
-from streamsim_protocol.messages import Outcome, Probe
+from streamsim.testing import tiny_config
+from streamsim_protocol.messages import Outcome
+from tests.streamsim.journal.conversation_for_tests import chain, started
+from tests.streamsim.journal.simulated_run import make_run_file
 
 SECOND = 1_000_000_000
 EPISODES = ("e1", "e2")
+Said = Sequence[tuple[Sequence[str | tuple[str, str]], Outcome]]
 
 
 @pytest.fixture
@@ -75,70 +64,40 @@ def dataset(tmp_path: Path) -> Path:
 
 def make_run(dataset: Path, folder: Path, **changes: object) -> Path:
     loaded = load_dataset(dataset)
-    fields: dict[str, object] = {
-        "dataset": str(loaded.public),
-        "dataset_digest": loaded.digest,
-        "episodes": EPISODES,
-        "partial": False,
-        "agent": AgentSpec(name="random"),
-        "clock": "lockstep",
-        "rate": 1.0,
-        "history": "frozen",
-        "chain": "full",
-        "frames": None,
-        "fps": 1.0,
-        "pixel_budget": 200_704,
-        "encoding": "jpeg",
-        "quality": 90,
-        "sampling": "presentation",
-        "seed": 0,
-        "repeat": 1,
-        "prompts": None,
-        "prompts_digest": "",
-        "reader": "strict",
-        "credit": 64,
-        "credit_timeout_s": 1.0,
-        "ready_timeout_s": 1.0,
-        "answer_timeout_s": 1.0,
-        "hang_timeout_s": 1.0,
-        "drain_timeout_s": 1.0,
-    }
-    config = RunConfig(**(fields | changes))  # type: ignore[arg-type]
-    write_run_file(folder, RunFile(run="r", started_at="", streamsim="0", host={}, queries={}, config=config))
+    run_file = make_run_file(tiny_config(run="r", clock="lockstep"), 0)
+    config = msgspec.structs.replace(
+        run_file.config,
+        **{
+            "dataset": str(loaded.public),
+            "dataset_digest": loaded.digest,
+            "episodes": EPISODES,
+            **changes,
+        },
+    )
+    write_run_file(folder, msgspec.structs.replace(run_file, config=config))
     return folder
 
 
 def write_session(
     run: Path,
     episode: str,
-    said: list[tuple[str, Outcome]],
+    said: Said,
     *,
     repeat: int = 1,
     attempt: int = 1,
     torn: bool = False,
 ) -> None:
-    """``said`` per query: letters of its probes, such as "BCB" (task, status, one cause), and its outcome."""
-    events: list[AnyEvent] = [_started(episode, repeat, attempt)]
-    probes: tuple[Probe, ...] = ("task", "status", "cause")
-    for number, (letters, outcome) in enumerate(said, 1):
-        query = f"q{number}"
-        for probe, letter in zip(probes, letters, strict=False):
-            turn = 10 * number + probes.index(probe)
-            events += [
-                ProbeSent(
-                    query=query,
-                    probe=probe,
-                    turn=turn,
-                    media_ns=0,
-                    due_media_ns=0,
-                    due_wall_ns=0,
-                    text="",
-                    seq=turn,
-                ),
-                TextReceived(turn=turn, text=letter),
-                ProbeRead(query=query, probe=probe, turn=turn, letters=letter, valid=True),
-            ]
-        events.append(ChainClosed(query=query, outcome=outcome))
+    """``said`` per query: letters of its probes, such as "BCB" (task, status, one cause), and its outcome.
+
+    In place of a letter, a text and the letters that were read from it.
+    """
+    ids = [f"{episode}-{number}" for number, _ in enumerate(said, 1)]
+    events: list[AnyEvent] = [
+        started(ids, run="r", episode=episode, subset="storm_x", repeat=repeat, attempt=attempt)
+    ]
+    for number, (steps, outcome) in enumerate(said, 1):
+        pairs = [(step, step) if isinstance(step, str) else step for step in steps]
+        events += chain(f"q{number}", *pairs, outcome=outcome)
     data, digest = b"", FIRST_DIGEST
     for n, event in enumerate(events, 1):
         line, digest = encode_line(n, Instant(0, 0), event, digest)
@@ -146,33 +105,14 @@ def write_session(
     journal_path(run, episode, repeat, attempt).write_bytes(data[:-5] if torn else data)
 
 
-def _started(episode: str, repeat: int, attempt: int) -> SessionStarted:
-    return SessionStarted(
-        run="r",
-        session="s",
-        episode=episode,
-        subset="storm_x",
-        repeat=repeat,
-        attempt=attempt,
-        lanes=1,
-        seed=0,
-        clock="lockstep",
-        rate=1.0,
-        history="frozen",
-        chain="full",
-        fps=1.0,
-        credit=64,
-        answer_timeout_ns=0,
-        hang_timeout_ns=0,
-        drain_timeout_ns=0,
-        queries=tuple(
-            QueryPlan(query=f"q{n}", id=f"{episode}-{n}", kind="choice", media_ns=0, due_media_ns=0)
-            for n in (1, 2)
-        ),
-    )
+def notices_of(scores: dict[str, object], word: str) -> list[str]:
+    """The notices with that word."""
+    notices = scores["notices"]
+    assert isinstance(notices, list)
+    return [text for text in notices if word in text]
 
 
-ALL_RIGHT: list[tuple[str, Outcome]] = [("BA", "answered"), ("BCB", "answered")]
+ALL_RIGHT: Said = [("BA", "answered"), ("BCB", "answered")]
 
 
 def test_a_whole_run(dataset: Path, tmp_path: Path) -> None:
@@ -256,6 +196,27 @@ def test_another_reader(dataset: Path, tmp_path: Path) -> None:
     write_session(run, "e1", ALL_RIGHT)
     scores = score_run(run, reader=READERS["storm-evaluator"])
     assert (scores["reader"], scores["task_accuracy"]) == ("storm-evaluator", 0.5)
+
+
+def test_texts_that_could_not_be_read_are_shown(dataset: Path, tmp_path: Path) -> None:
+    """STORM-Bench's evaluator takes a letter for the one behind "answer" or a leading "a"; "hm" has none."""
+    run = make_run(dataset, tmp_path / "run", episodes=("e1",))
+    hedged = ("a cup,\n\x1b[31mperhaps", "")
+    write_session(
+        run, "e1", [([hedged, ("Answer: C, or D", "")], "answered"), ([("hm", ""), "A"], "answered")]
+    )
+    told = [
+        "unreadable: 2 of 2 task, 1 of 2 status answers count as none, since no letter could be read; "
+        r"e1-1, task: 'a cup,\n\x1b[31mperhaps'",
+        "`streamsim score --reader storm-evaluator` reads more loosely: "
+        "it finds a letter in 2 of them (1 task, 1 status)",
+    ]
+    assert notices_of(score_run(run), "read") == told
+    anew = score_run(run, reader=READERS["storm-evaluator"])
+    assert anew["valid_rate"] == {"task": 0.5, "status": 1.0, "cause": None}
+    assert notices_of(anew, "read") == [
+        "unreadable: 1 of 2 task answers count as none, since no letter could be read; e1-2, task: 'hm'"
+    ]
 
 
 def test_a_changed_dataset_is_refused(dataset: Path, tmp_path: Path) -> None:

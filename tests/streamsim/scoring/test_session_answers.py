@@ -4,82 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streamsim.events import (
-    ChainClosed,
-    Event,
-    Instant,
-    LateTextReceived,
-    ProbeRead,
-    ProbeSent,
-    QueryPlan,
-    SessionEnded,
-    SessionStarted,
-    TextReceived,
-)
+from streamsim.events import Event, Instant, LateTextReceived, SessionEnded
 from streamsim.reading import READERS
 from streamsim.scoring.answers import Prediction
 from streamsim.scoring.journals import SessionAnswers, read_session
-from streamsim_protocol.messages import Outcome, Probe
-
-
-def started(count: int) -> SessionStarted:
-    return SessionStarted(
-        run="r",
-        session="s",
-        episode="e1",
-        subset="storm_cook",
-        repeat=2,
-        attempt=3,
-        lanes=1,
-        seed=0,
-        clock="lockstep",
-        rate=1.0,
-        history="frozen",
-        chain="full",
-        fps=1.0,
-        credit=64,
-        answer_timeout_ns=0,
-        hang_timeout_ns=0,
-        drain_timeout_ns=0,
-        queries=tuple(
-            QueryPlan(query=f"q{n}", id=f"id{n}", kind="choice", media_ns=n, due_media_ns=n)
-            for n in range(1, count + 1)
-        ),
-    )
-
-
-def chain(query: str, *steps: tuple[str, str], outcome: Outcome | None = "answered") -> list[Event]:
-    """One step per probe: what was said, and the letters that were read from it."""
-    events: list[Event] = []
-    probes: tuple[Probe, ...] = ("task", "status", "cause")
-    for place, (probe, (text, letters)) in enumerate(zip(probes, steps, strict=False), 1):
-        turn = 10 * int(query[1:]) + place
-        events.append(
-            ProbeSent(
-                query=query,
-                probe=probe,
-                turn=turn,
-                media_ns=0,
-                due_media_ns=0,
-                due_wall_ns=0,
-                text="",
-                seq=turn,
-            )
-        )
-        middle = len(text) // 2
-        events += [TextReceived(turn=turn, text=part) for part in (text[:middle], text[middle:])]
-        events.append(ProbeRead(query=query, probe=probe, turn=turn, letters=letters, valid=bool(letters)))
-    if outcome is not None:
-        events.append(ChainClosed(query=query, outcome=outcome))
-    return events
+from tests.streamsim.journal.conversation_for_tests import chain, started
 
 
 def session(count: int, *events: Sequence[Event], reader: str | None = None) -> SessionAnswers:
-    flat = [started(count), *(event for part in events for event in part)]
+    ids = [f"id{n}" for n in range(1, count + 1)]
+    start = started(ids, episode="e1", subset="storm_cook", repeat=2, attempt=3)
+    flat = [start, *(event for part in events for event in part)]
     answers = read_session(
         [(Instant(0, 0), event) for event in flat],
         reader=None if reader is None else READERS[reader],
-        option_counts={f"id{n}": 4 for n in range(1, count + 1)},
+        option_counts=dict.fromkeys(ids, 4),
     )
     assert answers is not None
     return answers
