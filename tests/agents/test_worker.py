@@ -158,6 +158,18 @@ def backlog_bytes() -> list[int]:
     return sizes
 
 
+def hold_frames(agent: Diary) -> tuple[threading.Event, threading.Event]:
+    """The agent waits in ``observe``: the first event says that it is there, the second lets it go on."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    def wait(frame: Frame) -> None:
+        entered.set()
+        assert go_on.wait(PATIENCE_S)
+
+    agent.on_observe = wait
+    return entered, go_on
+
+
 def ended(message: wire.AgentMessage) -> wire.TurnEnded:
     assert isinstance(message, wire.TurnEnded)
     return message
@@ -185,13 +197,7 @@ class TestOrder:
     def test_frozen_history_holds_newer_frames_back(self, stage: MakeStage) -> None:
         agent = Diary()
         scene = stage(agent)
-        entered, go_on = threading.Event(), threading.Event()
-
-        def wait(frame: Frame) -> None:
-            entered.set()
-            assert go_on.wait(PATIENCE_S)
-
-        agent.on_observe = wait
+        entered, go_on = hold_frames(agent)
         scene.begin()
         scene.show(0)
         assert entered.wait(PATIENCE_S)
@@ -210,13 +216,7 @@ class TestOrder:
     def test_a_latest_agent_settles_what_it_passes_over(self, stage: MakeStage) -> None:
         agent = Diary()
         scene = stage(agent, frames="latest")
-        entered, go_on = threading.Event(), threading.Event()
-
-        def wait(frame: Frame) -> None:
-            entered.set()
-            assert go_on.wait(PATIENCE_S)
-
-        agent.on_observe = wait
+        entered, go_on = hold_frames(agent)
         scene.begin()
         scene.show(0)
         assert entered.wait(PATIENCE_S)
@@ -293,13 +293,7 @@ class TestCancel:
     def test_what_was_not_begun_is_settled_when_the_worker_is_idle(self, stage: MakeStage) -> None:
         agent = Diary()
         scene = stage(agent)
-        entered, go_on = threading.Event(), threading.Event()
-
-        def wait(frame: Frame) -> None:
-            entered.set()
-            assert go_on.wait(PATIENCE_S)
-
-        agent.on_observe = wait
+        entered, go_on = hold_frames(agent)
         scene.begin()
         scene.show(0)
         assert entered.wait(PATIENCE_S)
@@ -351,14 +345,8 @@ class TestCancel:
 
     def test_a_new_session_owes_nothing_to_one_that_is_still_in_the_agent(self, stage: MakeStage) -> None:
         """The agent is stuck when its connection is lost; the next session finds nothing of it."""
-        agent, entered, go_on = Diary(), threading.Event(), threading.Event()
-
-        def wait(frame: Frame) -> None:
-            if frame.k == 7:
-                entered.set()
-                assert go_on.wait(PATIENCE_S)
-
-        agent.on_observe = wait
+        agent = Diary()
+        entered, go_on = hold_frames(agent)
         scene = stage(agent)
         scene.begin()
         scene.show(7)
