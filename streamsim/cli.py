@@ -9,7 +9,6 @@ Exit codes: 0 good, 1 the thing checked or run is bad, 2 wrong usage or input, 1
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import io
 import os
@@ -22,6 +21,9 @@ from typing import NoReturn
 
 from streamsim import __version__
 from streamsim.errors import StreamsimError
+from streamsim.notice import notice
+from streamsim.writing import describe, is_full
+from streamsim_protocol.terminal import for_terminal
 
 COMMANDS: tuple[str, ...] = (
     "demo",
@@ -44,7 +46,7 @@ class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line and where to read more, in place of the whole usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\nsee {self.prog} --help\n")
+        self.exit(2, f"{self.prog}: {for_terminal(message)}\nsee {self.prog} --help\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -89,20 +91,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except StreamsimError as error:
-        print(f"streamsim {args.command}: {error}", file=sys.stderr)
+        notice(f"streamsim {args.command}: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"streamsim {args.command}: interrupted", file=sys.stderr)
+        notice(f"streamsim {args.command}: interrupted")
         return 130
     except BrokenPipeError:
         # whoever read our output has gone: say nothing more, also not at interpreter exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.filename is not None:
+            notice(
+                f"streamsim {args.command}: cannot use {error.filename!r}: {describe(error)}: "
+                "check the path, and whether you may read and write there"
+            )
+            return 2
+        if not is_full(error):
             raise
-        print(
-            f"streamsim {args.command}: no space left for the output: nothing else is lost", file=sys.stderr
-        )
+        notice(f"streamsim {args.command}: no space left for the output: nothing else is lost")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code

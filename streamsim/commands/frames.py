@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from streamsim.notice import notice
 
 if TYPE_CHECKING:
     from streamsim.episodes.sampling import Sample
@@ -58,10 +61,11 @@ def execute(args: argparse.Namespace) -> int:
     rows: list[dict[str, int | str | None]] = []
     count = damaged = 0
     problem: str | None = None
+    written: list[Path] = []
     try:
-        with VideoSampler(args.video, sampling) as samples:
+        with _folder_for(args.out), VideoSampler(args.video, sampling) as samples:
             for sample in samples:
-                row = _row(sample, _write_picture(args.out, sample))
+                row = _row(sample, _write_picture(args.out, sample, written))
                 damaged = samples.damaged
                 count += 1
                 if args.json:
@@ -70,10 +74,10 @@ def execute(args: argparse.Namespace) -> int:
                     print(_line(row), flush=True)
         damaged = samples.damaged
         for warning in samples.warnings:
-            print(f"streamsim frames: {warning}", file=sys.stderr)
+            notice(f"streamsim frames: {warning}")
     except VideoError as error:
         problem = str(error)
-        print(f"streamsim frames: {problem}", file=sys.stderr)
+        notice(f"streamsim frames: {problem}")
     if args.json:
         print(msgspec.json.encode({"samples": rows, "damaged": damaged, "error": problem}).decode())
     elif count or not problem:
@@ -84,25 +88,49 @@ def execute(args: argparse.Namespace) -> int:
 def _check_folder(folder: Path | None) -> None:
     """Pictures of two videos in one folder cannot be told apart."""
     from streamsim.errors import UsageError
+    from streamsim.writing import cannot_write
 
-    if folder is not None and folder.is_dir() and any(folder.iterdir()):
+    if folder is None:
+        return
+    try:
+        taken = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise UsageError(cannot_write(folder, error)) from error
+    if taken:
         raise UsageError(f"{str(folder)!r} exists and is not empty: choose another folder or remove it")
 
 
-def _write_picture(folder: Path | None, sample: Sample) -> Path | None:
+@contextlib.contextmanager
+def _folder_for(folder: Path | None) -> Iterator[None]:
+    """Have the folder for the pictures, if there is to be one; one that stays empty goes with an error."""
+    from streamsim.errors import UsageError
+    from streamsim.writing import cannot_write, folder_for
+
+    with contextlib.ExitStack() as stack:
+        if folder is not None:
+            try:
+                stack.enter_context(folder_for(folder))
+            except OSError as error:
+                raise UsageError(cannot_write(folder, error)) from error
+        yield
+
+
+def _write_picture(folder: Path | None, sample: Sample, written: list[Path]) -> Path | None:
+    """Write a picture and add it to ``written``; those are taken back if it cannot be written."""
     if folder is None or sample.data is None:
         return None
     from streamsim.errors import UsageError
+    from streamsim.writing import cannot_write
 
     path = folder / f"{sample.k:06d}.png"
+    written.append(path)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         path.write_bytes(sample.data)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(
-            f"cannot write pictures to {str(folder)!r}: {reason}; choose another folder"
-        ) from error
+        for picture in written:
+            with contextlib.suppress(OSError):
+                picture.unlink()
+        raise UsageError(cannot_write(folder, error)) from error
     return path
 
 

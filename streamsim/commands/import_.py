@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamsim.errors import DatasetError
+from streamsim.notice import notice
 
 if TYPE_CHECKING:
     from streamsim.episodes.formats.imported import Imported, Locate
@@ -58,14 +57,11 @@ def execute(args: argparse.Namespace) -> int:
 
     imported = _read_storm(args) if args.format == "storm" else _read_csv(args)
     for finding in imported.findings:
-        print(finding, file=sys.stderr)
+        notice(str(finding))
     illegal = bool(errors(imported.findings))
     written = bool(imported.episodes) and not (illegal and args.strict)
     if written:
-        try:
-            write_imported(args.output, imported, copy=args.copy)
-        except OSError as error:
-            raise DatasetError(f"cannot write {str(args.output)!r}: {error}") from error
+        write_imported(args.output, imported, copy=args.copy)
     _report(args, imported, written)
     if illegal:
         return 2 if args.strict else 1
@@ -150,12 +146,12 @@ def _report(args: argparse.Namespace, imported: Imported, written: bool) -> None
         }
         print(msgspec.json.encode(report).decode())
     if absent:
-        print(f"absent videos ({len(absent)}), looked for at:", file=sys.stderr)
+        notice(f"absent videos ({len(absent)}), looked for at:")
         for video in absent:
-            print(f"  {video}", file=sys.stderr)
+            notice(f"  {video}")
     if not written:
         why = "an illegal row and --strict" if imported.episodes else "no legal row"
-        print(f"nothing written: {why}", file=sys.stderr)
+        notice(f"nothing written: {why}")
     elif not args.json:
         print(f"{args.output}: {len(imported.episodes)} episodes, {queries} queries", end="")
         print(f"; {imported.refused} rows left out" if imported.refused else "")

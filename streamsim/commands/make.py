@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Make the data set; 0, or ``UsageError`` with nothing written."""
     from streamsim.episodes.make.produce import Recipe, make_dataset
+    from streamsim.writing import cannot_write
 
     recipe = Recipe(
         count=args.count,
@@ -73,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
             recipe, args.output, processes=args.processes or os.cpu_count() or 1, progress=_progress(recipe)
         )
     except OSError as error:
-        raise DatasetError(f"cannot write {str(args.output)!r}: {error.strerror or error}") from error
+        raise DatasetError(cannot_write(args.output, error)) from error
     _report(args, annotations, time.monotonic() - started, _cpu_seconds() - cpu_started)
     return 0
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamsim.errors import UsageError
+from streamsim.notice import notice
 
 if TYPE_CHECKING:
     from streamsim.reading import Reader
@@ -55,14 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Score and print; 0 when there are figures."""
-    from streamsim.report.run_scores import score_run, write_scores
+    from streamsim.report.run_scores import score_run
 
     if (args.run is None) == (args.questions is None and args.predictions is None):
         raise UsageError("expected either a run folder, or --questions with --predictions")
     reader = _reader(args.reader)
+    unwritten: list[str] = []
     if args.run is not None:
         scores = score_run(args.run, dataset=args.dataset, reader=reader, cause_rule=args.causes)
-        write_scores(args.run, scores)
+        unwritten = _write(args.run, scores)
     else:
         if args.questions is None or args.predictions is None:
             raise UsageError("expected --questions and --predictions together, got one of them")
@@ -81,9 +83,21 @@ def execute(args: argparse.Namespace) -> int:
         print_scores(scores, score_console(terminal=sys.stdout.isatty()))
     notices = scores["notices"]
     assert isinstance(notices, list)
-    for notice in notices:
-        print(f"notice: {notice}", file=sys.stderr)
+    for text in (*notices, *unwritten):
+        notice(f"notice: {text}")
     return 0
+
+
+def _write(run: Path, scores: dict[str, object]) -> list[str]:
+    """Write ``scores.json``; if that cannot be, the figures stand all the same: a notice says so."""
+    from streamsim.errors import RunError
+    from streamsim.report.run_scores import write_scores
+
+    try:
+        write_scores(run, scores)
+    except RunError as error:
+        return [f"the figures are in no file: {error}"]
+    return []
 
 
 def _reader(name: str | None) -> Reader | None:

@@ -22,6 +22,7 @@ import msgspec
 from streamsim.episodes.episode import Chain, Episode, KeyEntry
 from streamsim.errors import DatasetError
 from streamsim.text import without_mark
+from streamsim.writing import cannot_write, describe, folder_for
 
 FORMAT = "streamsim.dataset/1"
 
@@ -112,10 +113,28 @@ def write_dataset(
     """Write a dataset folder in one step: it appears whole or not at all.
 
     ``copy`` and ``move`` map relative video paths of the public half to the files that are copied or
-    moved there. ``DatasetError`` if ``folder`` exists and is not empty.
+    moved there. ``DatasetError`` if ``folder`` exists and is not empty, or something cannot be read or
+    written.
     """
     require_free(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    for source in (copy or {}).values():
+        _require_readable(source)
+    try:
+        with folder_for(folder.parent):
+            _write(folder, info, episodes, key, copy=copy or {}, move=move or {})
+    except OSError as error:
+        raise DatasetError(cannot_write(folder, error)) from error
+
+
+def _write(
+    folder: Path,
+    info: DatasetInfo,
+    episodes: Iterable[Episode],
+    key: Iterable[KeyEntry],
+    *,
+    copy: Mapping[str, Path],
+    move: Mapping[str, Path],
+) -> None:
     staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         (staging / "public").mkdir()
@@ -125,11 +144,11 @@ def write_dataset(
         )
         _write_lines(staging / "public" / "episodes.jsonl", episodes)
         _write_lines(staging / "key" / "answers.jsonl", key)
-        for relative, source in (copy or {}).items():
+        for relative, source in copy.items():
             target = staging / "public" / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-        for relative, source in (move or {}).items():
+        for relative, source in move.items():
             target = staging / "public" / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(source, target)
@@ -143,7 +162,11 @@ def write_dataset(
 
 def require_free(folder: Path) -> None:
     """``DatasetError`` if ``folder`` exists and is not empty: nothing is ever written over."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    try:
+        taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise DatasetError(cannot_write(folder, error)) from error
+    if taken:
         raise DatasetError(f"{str(folder)!r} exists and is not empty: choose another folder or remove it")
 
 
@@ -151,7 +174,15 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise DatasetError(f"cannot read {str(path)!r}: {describe(error)}") from error
+
+
+def _require_readable(video: Path) -> None:
+    try:
+        with video.open("rb"):
+            pass
+    except OSError as error:
+        raise DatasetError(f"cannot read video {str(video)!r}: {describe(error)}") from error
 
 
 def _write_lines(path: Path, rows: Iterable[msgspec.Struct]) -> None:

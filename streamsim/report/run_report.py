@@ -11,7 +11,8 @@ import msgspec
 from rich.console import Console
 
 from streamsim.errors import StreamsimError
-from streamsim.report.console import PatientConsole, notice
+from streamsim.notice import notice
+from streamsim.report.console import PatientConsole
 from streamsim.report.latency_table import print_time
 from streamsim.report.run_scores import score_run, write_scores
 from streamsim.report.run_summary import RunSummary, summarise_run
@@ -86,8 +87,11 @@ def _score(folder: Path) -> dict[str, Any] | None:
     """The scores, or None with a notice: a run whose key is not at hand is still a run."""
     try:
         scores = score_run(folder)
-        write_scores(folder, scores)
     except StreamsimError as error:
         notice(f"streamsim run: not scored: {error}")
         return None
+    try:
+        write_scores(folder, scores)
+    except StreamsimError as error:
+        notice(f"streamsim run: the figures are in no file: {error}")
     return scores

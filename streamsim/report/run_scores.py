@@ -6,6 +6,7 @@ derived and can always be made again.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from streamsim.scoring.journals import SessionAnswers, read_session
 from streamsim.scoring.storm import CauseRule
 from streamsim.scoring.summary import figure_notices, summarise
 from streamsim.scoring.unreadable import unreadable_notices
+from streamsim.writing import cannot_write
 
 SCORES_FILE = "scores.json"
 
@@ -91,7 +93,9 @@ def write_scores(folder: Path, scores: Mapping[str, object]) -> Path:
         temporary.write_bytes(msgspec.json.format(msgspec.json.encode(scores), indent=2) + b"\n")
         temporary.replace(path)
     except OSError as error:
-        raise RunError(f"cannot write {str(path)!r}: {error.strerror}") from error
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise RunError(cannot_write(path, error)) from error
     return path
 
 

@@ -37,6 +37,7 @@ from streamsim.episodes.make.revisit import find_revisit_faults, script_revisit
 from streamsim.episodes.make.rooms import script_rooms
 from streamsim.episodes.make.script import SECOND, Script
 from streamsim.errors import StreamsimError
+from streamsim.writing import folder_for
 
 Style = Literal["rooms", "revisit"]
 _ATTEMPTS = 200
@@ -144,8 +145,8 @@ def make_dataset(
     """
     require_free(folder)
     report = progress or (lambda stage, done: None)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with (
+        folder_for(folder.parent),
         tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as staging,
         _pool(min(processes, recipe.count)) as spread,
     ):

@@ -94,7 +94,7 @@ def test_paths_that_cannot_be_used_are_exit_2(
     (tmp_path / "file").write_text("")
     for arguments, says in (
         ([str(tmp_path / "absent.mp4")], "expected a video file at"),
-        ([str(clip), "-o", str(tmp_path / "file")], "file exists; choose another folder"),
+        ([str(clip), "-o", str(tmp_path / "file")], "not a directory: choose another place"),
         ([str(clip), "--fps", "0"], "expected a sampling rate from 1e-06 to 10000, got 0.0"),
     ):
         assert main(["frames", *arguments]) == 2

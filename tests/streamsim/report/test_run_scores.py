@@ -17,6 +17,7 @@ from streamsim.events import AnyEvent, Instant
 from streamsim.journal.folder import journal_path, read_run_file, write_run_file
 from streamsim.journal.write import FIRST_DIGEST, encode_line
 from streamsim.reading import READERS
+from streamsim.report.run_report import report_run
 from streamsim.report.run_scores import score_run, write_scores
 from streamsim.testing import tiny_config
 from streamsim_protocol.messages import Outcome
@@ -74,7 +75,8 @@ def make_run(dataset: Path, folder: Path, **changes: object) -> Path:
             **changes,
         },
     )
-    write_run_file(folder, msgspec.structs.replace(run_file, config=config))
+    queries = dict.fromkeys(EPISODES, 2)
+    write_run_file(folder, msgspec.structs.replace(run_file, config=config, queries=queries))
     return folder
 
 
@@ -272,3 +274,22 @@ def test_a_key_that_changed_since_the_run_is_told(dataset: Path, tmp_path: Path)
     path = dataset / "key" / "answers.jsonl"
     path.write_text(path.read_text() + "\n")
     assert any("the answer key has changed" in text for text in score_run(run)["notices"])  # type: ignore[attr-defined]
+
+
+def test_figures_that_cannot_be_kept_are_printed_all_the_same(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    for episode in EPISODES:
+        write_session(run, episode, ALL_RIGHT)
+    (run / "scores.json" / "in the way").mkdir(parents=True)
+    says = f"the figures are in no file: cannot write {str(run / 'scores.json')!r}: is a directory: "
+    assert main(["score", str(run), "--json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["task_accuracy"] == 1.0
+    assert f"notice: {says}choose another place\n" in printed.err
+    report_run(run, as_json=True)
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["scores"]["task_accuracy"] == 1.0
+    assert printed.err.startswith(f"streamsim run: {says}") and printed.err.count("\n") == 1
+    assert not (run / ".scores.json").exists()
