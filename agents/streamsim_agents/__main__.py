@@ -17,6 +17,7 @@ from pathlib import Path
 
 from streamsim_agents.registry import AgentArgumentError, make_agent, parse_arguments
 from streamsim_agents.runtime import ConnectError, Runtime, SessionRefused
+from streamsim_protocol.terminal import for_terminal
 
 _PR_SET_PDEATHSIG = 1
 
@@ -57,10 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         played = asyncio.run(runtime.run())
     except (AgentArgumentError, ConnectError) as error:
-        print(f"{args.called}: {error}", file=sys.stderr)
+        print(f"{args.called}: {for_terminal(str(error))}", file=sys.stderr)
         return 2
     except SessionRefused as error:
-        print(f"{args.called}: {error}", file=sys.stderr)
+        print(f"{args.called}: {for_terminal(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

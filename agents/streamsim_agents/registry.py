@@ -24,6 +24,7 @@ from streamsim_agents.agent import Agent
 from streamsim_agents.argument import AgentArgumentError as AgentArgumentError
 from streamsim_agents.argument import Argument, convert_arguments, list_arguments
 from streamsim_agents.argument import parse_arguments as parse_arguments
+from streamsim_protocol.terminal import for_terminal
 
 ENTRY_POINT_GROUP = "streamsim.agents"
 BUILT_IN: Mapping[str, str] = {
@@ -181,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             agent_class = find_agent(args.check)
         convert_arguments(args.check, agent_class, arguments)
     except AgentArgumentError as error:
-        print(f"streamsim agent: {error}", file=sys.stderr)
+        print(f"streamsim agent: {for_terminal(str(error))}", file=sys.stderr)
         return 2
     print(json.dumps({"name": args.check, "frames": agent_class.frames}))
     return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from streamsim_protocol.terminal import for_terminal
+
 HELP = "check a dataset: structure, causality and videos (errors), balance and cues (warnings)"
 EPILOG = """\
 example:
@@ -40,6 +42,6 @@ def execute(args: argparse.Namespace) -> int:
         print(msgspec.json.encode(report).decode())
     else:
         for finding in checked.findings:
-            print(finding)
+            print(for_terminal(str(finding)))
         print(f"{args.dataset}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     return 1 if faults else 0

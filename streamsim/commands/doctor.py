@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from streamsim.notice import notice
+from streamsim_protocol.terminal import for_terminal
 
 if TYPE_CHECKING:
     from streamsim.launch.doctor import Check
@@ -55,9 +57,9 @@ def execute(args: argparse.Namespace) -> int:
         _print_json(checks, agents, timing)
     else:
         if agents is None:
-            print("\n".join(_check_lines(checks)))
+            print("\n".join(map(for_terminal, _check_lines(checks))))
         else:
-            print("\n".join(_agent_lines(agents)))
+            print("\n".join(map(for_terminal, _agent_lines(agents))))
         if timing is not None:
             print("\n".join(_timing_lines(timing)))
     return 1 if any(check.status == "bad" for check in checks) else 0
@@ -68,7 +70,7 @@ def _measure(seconds: float, *, quiet: bool) -> dict[str, dict[str, Any]]:
 
     def tell(agent: str) -> None:
         if not quiet:
-            print(f"playing {seconds:g} s to {agent}", file=sys.stderr)
+            notice(f"playing {seconds:g} s to {agent}")
 
     return measure_floor(seconds, on_agent=tell)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from streamsim.notice import notice
+from streamsim_protocol.terminal import for_terminal
 
 if TYPE_CHECKING:
     from streamsim.journal.verify import Offence, RunProof
@@ -51,7 +53,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.json:
         print(_json(proof, offence))
     else:
-        print("\n".join(_lines(proof, offence, compared)))
+        print("\n".join(map(for_terminal, _lines(proof, offence, compared))))
     return 1 if offence is not None or proof.prefix_only else 0
 
 
@@ -61,7 +63,7 @@ def _compare_with_dataset(run: Path, dataset: Path, *, quiet: bool) -> Offence |
 
     def tell(episode: str) -> None:
         if not quiet:
-            print(f"decoding {episode}", file=sys.stderr)
+            notice(f"decoding {episode}")
 
     return compare_with_dataset(run, load_dataset(dataset), on_episode=tell)
 

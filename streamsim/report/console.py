@@ -6,15 +6,33 @@ end, with everything in its folder.
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import sys
+from typing import Any
 
 from rich.console import Console
+from rich.text import Text
+
+from streamsim.notice import notice
+from streamsim.writing import is_full
+from streamsim_protocol.terminal import for_terminal
+
+__all__ = ["PatientConsole", "notice"]
 
 
 class PatientConsole(Console):
-    """A console whose reader may go away: what is said from then on is lost, and nothing else."""
+    """A console whose reader may go away: what is said from then on is lost, and nothing else.
+
+    Controls in texts are shown, not sent. A text without markup that is not wrapped is one line.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As rich prints; but what stands in a line cannot make it two."""
+        if options.get("markup") is False and options.get("soft_wrap"):
+            objects = tuple(for_terminal(part) if isinstance(part, str) else part for part in objects)
+        super().print(*objects, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Every text that is printed, and every cell of a table, comes through here."""
+        return super().render_str(for_terminal(text, keep="\n\t"), **options)
 
     def on_broken_pipe(self) -> None:
         """Say nothing more."""
@@ -24,12 +42,6 @@ class PatientConsole(Console):
         try:
             super()._check_buffer()
         except OSError as error:
-            if error.errno != errno.ENOSPC or not self.stderr:
+            if not is_full(error) or not self.stderr:
                 raise
             self.quiet = True  # progress that cannot be written costs nothing else
-
-
-def notice(text: str) -> None:
-    """One line on standard error, lost if nobody reads."""
-    with contextlib.suppress(OSError, ValueError):
-        print(text, file=sys.stderr, flush=True)
