@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from streamsim_agents.memory.entry import Cue, Entry, Kind, Part
-from streamsim_agents.memory.memory import Memory, State, entries
+from streamsim_agents.memory.whole import Whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class KvRetrieval(Memory):
+class KvRetrieval(Whole):
     """Keeps the keys and values of every step; shows ``top`` found ones and the ``local`` latest."""
 
     kind: ClassVar[Kind] = "keys"
@@ -30,12 +30,8 @@ class KvRetrieval(Memory):
     def __init__(self, local: int = 32, top: int = 32) -> None:
         if local < 1 or top < 0:
             raise ValueError(f"local must be at least 1 and top at least 0, got {local} and {top}")
+        super().__init__()
         self.local, self.top = local, top
-        self._entries: list[Entry] = []
-
-    def write(self, entry: Entry) -> None:
-        """Keep the step's keys and values."""
-        self._entries.append(entry)
 
     def read(self, cue: Cue) -> list[Part]:
         """The best older steps as "retrieved" (none without a cue's vector), then the latest as "local"."""
@@ -48,18 +44,6 @@ class KvRetrieval(Memory):
         order = sorted(range(len(older)), key=lambda at: (scores[at], at), reverse=True)[: self.top]
         found = tuple(older[at] for at in sorted(order))
         return [Part(entries=found, label="retrieved"), *parts]
-
-    def state(self) -> State:
-        """All steps."""
-        return {"entries": tuple(self._entries)}
-
-    def restore(self, state: State) -> None:
-        """All steps again."""
-        self._entries = entries(state, "entries")
-
-    def clear(self) -> None:
-        """Nothing."""
-        self._entries = []
 
 
 def index(entry: Entry) -> NDArray[np.float32]:

@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamsim_agents.memory.entry import Cue, Entry, Part
-from streamsim_agents.memory.memory import Memory, State, entries
+from streamsim_agents.memory.entry import Cue, Part
+from streamsim_agents.memory.whole import Whole
 
 
-class Uniform(Memory):
+class Uniform(Whole):
     """Keeps every frame; shows at most ``budget`` of them, evenly spaced in their order."""
 
     def __init__(self, budget: int = 128) -> None:
         if budget < 2:
             raise ValueError(f"budget must be at least 2, got {budget}")
+        super().__init__()
         self._budget = budget
-        self._entries: list[Entry] = []
-
-    def write(self, entry: Entry) -> None:
-        """Keep the frame."""
-        self._entries.append(entry)
 
     def read(self, cue: Cue) -> list[Part]:
         """An even sample with the first and the newest frame; its ``fps`` follows from its times."""
@@ -39,15 +35,3 @@ class Uniform(Memory):
         return [
             Part(entries=sample, fps=(len(sample) - 1) / seconds if same_session and seconds > 0 else None)
         ]
-
-    def state(self) -> State:
-        """The frames."""
-        return {"entries": tuple(self._entries)}
-
-    def restore(self, state: State) -> None:
-        """The frames again."""
-        self._entries = entries(state, "entries")
-
-    def clear(self) -> None:
-        """No frames."""
-        self._entries = []
