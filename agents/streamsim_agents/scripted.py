@@ -76,8 +76,8 @@ class FixedDelay(Agent):
             yield "A"
 
 
-class Random(Agent):
-    """Guesses among the legal letters of each probe: chance level."""
+class _Guesser(Agent):
+    """What it draws follows from the session's seed; it passes over every frame."""
 
     def __init__(self) -> None:
         self._seed = 0
@@ -89,23 +89,17 @@ class Random(Agent):
     def observe(self, frame: Frame) -> None:
         """Pass over the frame."""
 
+
+class Random(_Guesser):
+    """Guesses among the legal letters of each probe: chance level."""
+
     def answer(self, query: Query, turn: Turn) -> Iterator[str]:
         """One letter for task and status, one or more for causes."""
         yield guess(query, self._seed)
 
 
-class Abstain(Agent):
+class Abstain(_Guesser):
     """Takes the option that abstains if it finds one, else guesses; always unsure: the blind heuristic."""
-
-    def __init__(self) -> None:
-        self._seed = 0
-
-    def begin(self, session: SessionInfo) -> None:
-        """Take the session's seed, for the guesses."""
-        self._seed = session.seed
-
-    def observe(self, frame: Frame) -> None:
-        """Pass over the frame."""
 
     def answer(self, query: Query, turn: Turn) -> Iterator[str]:
         """The abstaining option's letter; status C, not observed; cause A, missing observation."""

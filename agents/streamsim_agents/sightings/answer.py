@@ -114,21 +114,20 @@ def _place_now(memory: Recollection, fields: dict[str, str]) -> Verdict:
 
 
 def _room_when(memory: Recollection, fields: dict[str, str]) -> Verdict:
-    change = _anchor(memory, fields)
-    return (
-        _cannot_tell(MISSING)
-        if change is None
-        else _where(memory, fields["thing"], change.second, _room_phrase)
-    )
+    return _where_when(memory, fields, _room_phrase)
 
 
 def _place_when(memory: Recollection, fields: dict[str, str]) -> Verdict:
+    return _where_when(memory, fields, _place_phrase)
+
+
+def _where_when(
+    memory: Recollection, fields: dict[str, str], phrase: Callable[[Look, Seen], str | None]
+) -> Verdict:
     change = _anchor(memory, fields)
-    return (
-        _cannot_tell(MISSING)
-        if change is None
-        else _where(memory, fields["thing"], change.second, _place_phrase)
-    )
+    if change is None:
+        return _cannot_tell(MISSING)
+    return _where(memory, fields["thing"], change.second, phrase)
 
 
 def _blind_now(memory: Recollection, fields: dict[str, str]) -> Verdict:
