@@ -25,6 +25,16 @@ CAUSES = (
 )
 """The causes of uncertainty in the benchmark's order: letters A to F."""
 
+QUESTION_TYPES = (
+    "factual_retrieval",
+    "current_state",
+    "state_change",
+    "object_tracking",
+    "temporal_reasoning",
+    "history_aggregation",
+)
+"""The question types of STORM-Bench."""
+
 Status = Literal["known", "uncertain"]
 Chain = Literal["full", "task"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from streamsim.episodes.dataset import DatasetInfo
-from streamsim.episodes.episode import EpisodeQuery, KeyEntry, Status
+from streamsim.episodes.episode import QUESTION_TYPES, EpisodeQuery, KeyEntry, Status
 from streamsim.episodes.formats import field
 from streamsim.episodes.formats.field import IllegalRow
 from streamsim.episodes.formats.imported import Collector, EndOf, Imported, Locate
@@ -24,15 +24,6 @@ from streamsim.episodes.rule import Fault
 
 SOURCE = "STORM-Bench"
 """How the ``source`` of every dataset of this benchmark begins."""
-
-QUESTION_TYPES = (
-    "factual_retrieval",
-    "current_state",
-    "state_change",
-    "object_tracking",
-    "temporal_reasoning",
-    "history_aggregation",
-)
 
 _NAMES = {
     "media_ns": "query_time",

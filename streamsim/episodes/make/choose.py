@@ -14,8 +14,8 @@ from random import Random
 
 import msgspec
 
-from streamsim.episodes.episode import Status
-from streamsim.episodes.make.question import ABSTENTION, QUESTION_TYPES, WORDINGS, Item
+from streamsim.episodes.episode import QUESTION_TYPES, Status
+from streamsim.episodes.make.question import ABSTENTION, WORDINGS, Item
 
 SECONDS_PER_QUERY = 6
 UNCERTAIN_SHARE = 0.4

@@ -110,15 +110,6 @@ TYPES: dict[str, str] = {
 }
 """The benchmark's question type of each form."""
 
-QUESTION_TYPES = (
-    "factual_retrieval",
-    "current_state",
-    "state_change",
-    "object_tracking",
-    "temporal_reasoning",
-    "history_aggregation",
-)
-
 CHANGE_WORDS = {"disappearance": "gone", "return": "back"}
 VERBS = {"disappearance": "vanish", "return": "come back"}
 ORDINALS = ("first", "second")
