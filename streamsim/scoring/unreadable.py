@@ -12,11 +12,11 @@ from itertools import accumulate
 
 from streamsim.reading import CAUSE_COUNT, READERS, STATUS_COUNT, Reader
 from streamsim.scoring.journals import SessionAnswers, UnreadText
+from streamsim.scoring.latency import PROBES
 from streamsim_protocol.messages import Probe
 
 LOOSE_READER = READERS["storm-evaluator"]
 """The reader that finds letters where the strict one finds none."""
-PROBES: tuple[Probe, ...] = ("task", "status", "cause")
 EXCERPT_CHARS = 60
 
 

@@ -14,10 +14,9 @@ from streamsim.events import (
     SessionStarted,
     TextReceived,
 )
+from streamsim.scoring.latency import PROBES
 from streamsim.testing import tiny_config
-from streamsim_protocol.messages import Outcome, Probe
-
-PROBES: tuple[Probe, ...] = ("task", "status", "cause")
+from streamsim_protocol.messages import Outcome
 
 
 def started(ids: Sequence[str], *, options: int = 4, **config: Any) -> SessionStarted:
