@@ -91,7 +91,7 @@ def print_latency(latency: Mapping[str, Any], console: Console) -> None:
     console.print("latency in seconds, on the server's clock; n holds unanswered probes:", highlight=False)
     console.print(_span_table(latency))
     console.print(
-        "due → final in parts (medians over the n answered), staleness in media seconds, backlog, misses:",
+        "due → final in parts (medians of n answered), stale in media seconds, misses:",
         highlight=False,
     )
     console.print(_part_table(latency))
@@ -118,7 +118,7 @@ def _part_table(latency: Mapping[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("probe")
     deadlines = "/".join(f"{missed['deadline_s']:g}" for missed in next(iter(latency.values()))["missed"])
-    for name in ("n", *PARTS.values(), "stale", "backlog", f"later than {deadlines} s"):
+    for name in ("n", *PARTS.values(), "stale", "backlog", f"over {deadlines} s"):
         table.add_column(name, justify="right")
     for probe, figures in latency.items():
         table.add_row(

@@ -11,12 +11,11 @@ import pytest
 from rich.console import Console
 
 from streamsim.events import HarnessReported
-from streamsim.journal.folder import read_last_attempts
 from streamsim.report.latency_table import print_latency, print_time
 from streamsim.report.run_summary import summarise_run
 from streamsim.scoring.latency import latency_figures
 from streamsim.scoring.record import read_record
-from streamsim.simulation import SimulatedAgent, Utterance, say
+from streamsim.simulation import SimulatedAgent, Simulation, Utterance, say
 from streamsim.testing import seconds, tiny_query, tiny_simulation
 from streamsim_protocol import messages as wire
 from tests.streamsim.journal.simulated_run import Lines, rewrite_journal, write_run
@@ -25,16 +24,8 @@ MS = 1_000_000
 JOURNAL = Path("sessions", "episode.1.1.jsonl")
 
 
-def show(
-    folder: Path,
-    *,
-    queries: int = 12,
-    uncertain: int = 0,
-    answer_ms: int = 200,
-    deadlines_s: tuple[float, ...] = (1.0,),
-    **options: Any,
-) -> str:
-    """What is printed for a run of queries, one a second from 0.5 s, a frame each second before them.
+def simulate(queries: int = 12, *, uncertain: int = 0, answer_ms: int = 200, **options: Any) -> Simulation:
+    """A session of queries, one a second from 0.5 s, a frame each second before them.
 
     With ``chain="full"`` the first so many statuses are uncertain.
     """
@@ -46,15 +37,26 @@ def show(
     agent = SimulatedAgent(observe=lambda k: 10 * MS, answer=answer)
     asked = [tiny_query(f"q{number}", number + 0.5) for number in range(queries)]
     options = {"samples": queries + 1, "chain": "task", **options}
-    simulation = tiny_simulation(asked, agent, to_agent_ns=MS, to_server_ns=2 * MS, **options).run()
-    write_run(folder / "run", simulation, len(asked))
-    return show_time(folder / "run", deadlines_s)
+    return tiny_simulation(asked, agent, to_agent_ns=MS, to_server_ns=2 * MS, **options).run()
 
 
-def show_time(run: Path, deadlines_s: tuple[float, ...] = (1.0,)) -> str:
+def show(
+    folder: Path,
+    *,
+    queries: int = 12,
+    deadlines_s: tuple[float, ...] = (1.0,),
+    width: int = 100,
+    **options: Any,
+) -> str:
+    """What is printed for a run of such a session."""
+    write_run(folder / "run", simulate(queries, **options), queries)
+    return show_time(folder / "run", deadlines_s, width)
+
+
+def show_time(run: Path, deadlines_s: tuple[float, ...] = (1.0,), width: int = 100) -> str:
     """What is printed about a run folder's time."""
     output = io.StringIO()
-    print_time(summarise_run(run, deadlines_s=deadlines_s), Console(file=output, width=100))
+    print_time(summarise_run(run, deadlines_s=deadlines_s), Console(file=output, width=width))
     return output.getvalue()
 
 
@@ -104,14 +106,29 @@ def test_one_percentile_of_one_kind_of_probe(tmp_path: Path) -> None:
     ]
 
 
-def test_repeats_of_all_kinds_of_probe_are_one_line(tmp_path: Path) -> None:
+def test_the_tables_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    """Three digits of n, three deadlines, all percentiles up to p90."""
+    text = show(
+        tmp_path,
+        queries=101,
+        uncertain=3,
+        chain="full",
+        answer_ms=20,
+        deadlines_s=(1.0, 2.0, 5.0),
+        width=80,
+        audited=False,
+    )
+    table = text[text.index("latency in seconds") : text.index("n too small")]
+    assert len(table.splitlines()) == 1 + (1 + 3 * 4) + 1 + (1 + 3)
+
+
+def test_repeats_of_all_kinds_of_probe_are_one_line() -> None:
     """The second repeat took 50 ms longer for each probe."""
-    folders = [tmp_path / "1", tmp_path / "2"]
-    show(folders[0], queries=2, chain="full", answer_ms=100)
-    show(folders[1], queries=2, chain="full", answer_ms=150, repeat=2)
-    records = [
-        read_record(journal.events()) for folder in folders for journal in read_last_attempts(folder / "run")
+    sessions = [
+        simulate(2, chain="full", answer_ms=100),
+        simulate(2, chain="full", answer_ms=150, repeat=2),
     ]
+    records = [read_record(session.events) for session in sessions]
     output = io.StringIO()
     figures = latency_figures([record for record in records if record is not None])
     print_latency(figures, Console(file=output, width=100))
@@ -158,7 +175,7 @@ def test_a_session_without_the_agents_farewell(tmp_path: Path) -> None:
 def test_timeouts_are_lower_bounds(tmp_path: Path) -> None:
     text = show(tmp_path, answer_ms=1_500, answer_timeout_ns=seconds(1), deadlines_s=(0.5, 2.0))
     assert row(text, "task", "due", "→", "final") == ["12", "12", "≥1.000", "≥1.000"]
-    assert "later than 0.5/2 s" in text
+    assert "over 0.5/2 s" in text
     assert "12/12" in text
 
 
