@@ -29,7 +29,9 @@ import msgspec
 from streamsim.episodes.episode import Chain
 from streamsim.episodes.sampling import Encoding, SamplingRule
 from streamsim.errors import RunError
+from streamsim.events import SessionStarted
 from streamsim.journal.read import JournalFile, read_journal
+from streamsim.writing import describe
 from streamsim_protocol.messages import ClockMode, FramePolicy, History
 
 _JOURNAL_NAME = re.compile(r"(?P<episode>.+)\.(?P<repeat>\d+)\.(?P<attempt>\d+)\.jsonl")
@@ -209,13 +211,24 @@ def next_attempt(folder: Path, episode: str, repeat: int) -> int:
     return attempt
 
 
+def list_journals(folder: Path) -> list[Path]:
+    """All files of ``sessions/`` that could be journals, by name; none where there is no such folder."""
+    sessions = folder / "sessions"
+    try:
+        return sorted(path for path in sessions.iterdir() if path.suffix == ".jsonl")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunError(f"cannot read {str(sessions)!r}: {describe(error)}") from error
+
+
 def read_last_attempts(folder: Path) -> list[JournalFile]:
     """The newest attempt of every session, by file name; unreadable first lines are left out.
 
     An attempt that never got as far as its first line says nothing: the one before it counts.
     """
     newest: dict[tuple[str, int], tuple[int, JournalFile]] = {}
-    for path in sorted((folder / "sessions").glob("*.jsonl")):
+    for path in list_journals(folder):
         named = _JOURNAL_NAME.fullmatch(path.name)
         if named is None:
             continue
@@ -227,3 +240,35 @@ def read_last_attempts(folder: Path) -> list[JournalFile]:
         if session not in newest or attempt > newest[session][0]:
             newest[session] = (attempt, journal)
     return [journal for _, journal in newest.values()]
+
+
+def read_sessions(folder: Path, run_file: RunFile) -> list[JournalFile]:
+    """The newest attempt of every session of a run, for figures.
+
+    ``RunError`` names a journal that is none of the run's, or stands under the name of another session: in
+    the figures it would count as a session of its own.
+    """
+    journals = read_last_attempts(folder)
+    for journal in journals:
+        found = _stray(journal, run_file)
+        if found is not None:
+            raise RunError(
+                f"{journal.path}: {found}; move the file out of {str(journal.path.parent)!r}, then call again"
+            )
+    return journals
+
+
+def _stray(journal: JournalFile, run_file: RunFile) -> str | None:
+    """What is wrong with a journal's being where it is; None if nothing is."""
+    started = journal.entries[0].event
+    if not isinstance(started, SessionStarted):
+        return f"expected SessionStarted in the first line, got {type(started).__name__}"
+    if started.run != run_file.run:
+        return f"expected a journal of run {run_file.run!r}, got one of run {started.run!r}"
+    name = journal_path(Path(), started.episode, started.repeat, started.attempt).name
+    if name != journal.path.name:
+        return f"expected the session of its name, got a copy of {name!r}"
+    config = run_file.config
+    if started.episode not in config.episodes or not 1 <= started.repeat <= config.repeat:
+        return f"the run has no episode {started.episode!r}, repeat {started.repeat}"
+    return None

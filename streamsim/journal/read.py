@@ -14,6 +14,7 @@ import msgspec
 from streamsim.errors import RunError
 from streamsim.events import AnyEvent, Instant, SessionEnded, SessionStarted
 from streamsim.journal.write import FIRST_DIGEST, line_digest
+from streamsim.writing import describe
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,18 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended is not None and self.ended.reason == "completed"
 
     @property
+    def fault_notice(self) -> str | None:
+        """What a reader of figures must know of ``fault``; None where all could be read."""
+        if self.fault is None:
+            return None
+        if self.ended is not None:
+            return (
+                f"{self.path.name}: {self.fault}: this stands after the session's end, so nothing is lost; "
+                "the file was changed, see `streamsim verify`"
+            )
+        return f"{self.path.name}: read up to {self.fault}"
+
+    @property
     def digest(self) -> str:
         """The digest of the last line that could be read."""
         return self.entries[-1].digest if self.entries else FIRST_DIGEST
@@ -78,7 +91,7 @@ def read_journal(path: Path) -> JournalFile:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise RunError(f"cannot read journal {str(path)!r}: {error.strerror}") from error
+        raise RunError(f"cannot read journal {str(path)!r}: {describe(error)}") from error
     entries, fault = read_entries(data)
     return JournalFile(path=path, entries=entries, fault=fault)
 

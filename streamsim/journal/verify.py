@@ -18,7 +18,13 @@ import msgspec
 from streamsim.events import AgentReady, SessionEnded, SessionStarted
 from streamsim.journal.conversation import ConversationCheck
 from streamsim.journal.delivery import DeliveryCheck
-from streamsim.journal.folder import RunFile, journal_path, read_last_attempts, read_run_file
+from streamsim.journal.folder import (
+    RunFile,
+    journal_path,
+    list_journals,
+    read_last_attempts,
+    read_run_file,
+)
 from streamsim.journal.pairs import Contradiction
 from streamsim.journal.read import Entry, JournalFile, read_journal
 from streamsim.reading import READERS, Reader
@@ -83,7 +89,7 @@ def verify_run(folder: Path, *, digest: str | None = None) -> RunProof:
     run_file = read_run_file(folder)
     newest = {journal.path.name: journal for journal in read_last_attempts(folder)}
     proofs = []
-    for path in sorted((folder / "sessions").glob("*.jsonl")):
+    for path in list_journals(folder):
         journal = newest.get(path.name) or read_journal(path)
         proofs.append(verify_journal(journal, run_file, newest=path.name in newest))
     found_digest = run_digest(run_file, newest.values())
@@ -211,9 +217,11 @@ class _Walk:
         }
         for what, (found, expected) in stated.items():
             if found != expected:
-                return Contradiction(f"{what} {found!r}", f"{expected!r}")
-        if started.episode not in config.episodes:
-            return Contradiction(f"episode {started.episode!r}", "an episode of the run")
+                advice = "; move a stray file out of sessions/" if what in ("run", "file name") else ""
+                return Contradiction(f"{what} {found!r}", f"{expected!r}{advice}")
+        if started.episode not in config.episodes or not 1 <= started.repeat <= config.repeat:
+            session = f"episode {started.episode!r}, repeat {started.repeat}"
+            return Contradiction(session, "a session of the run; move a stray file out of sessions/")
         planned = self._run_file.queries.get(started.episode, len(started.queries))
         if len(started.queries) != planned:
             return Contradiction(f"{len(started.queries)} queries", f"{planned}")

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from streamsim.errors import RunError, UsageError
 from streamsim.events import ChainClosed, FrameSettled
-from streamsim.journal.folder import read_last_attempts, read_run_file
+from streamsim.journal.folder import read_run_file, read_sessions
 from streamsim.prompts import load_prompts
 from streamsim.report.latency_table import print_latency
 from streamsim.scoring.latency import DEADLINES_S, latency_figures, withhold_latency
@@ -29,6 +29,8 @@ from streamsim.text import read_text
 from streamsim_protocol.messages import Outcome, Probe
 
 PROFILE_KEYS = ("frame_s", "task_s", "status_s", "cause_s")
+MAX_SERVICE_S = 1_000_000
+"""Eleven days: no service time that means anything is longer."""
 
 
 def rescore_run(
@@ -41,7 +43,7 @@ def rescore_run(
     withheld), ``drawn`` {frames, probes}, ``censored``, ``notices``.
     """
     run_file = read_run_file(folder)
-    journals = read_last_attempts(folder)
+    journals = read_sessions(folder, run_file)
     found = [read_recorded(journal.events()) for journal in journals]
     recorded = [session for session in found if session is not None]
     if not recorded:
@@ -78,7 +80,10 @@ def rescore_run(
             "probes": sum(session.drawn_probes for session in rescored),
         },
         "censored": sum(session.censored for session in rescored),
-        "notices": _notices(rescored, len(journals) - len(recorded), lanes),
+        "notices": [
+            *(journal.fault_notice for journal in journals if journal.fault_notice),
+            *_notices(rescored, len(journals) - len(recorded), lanes),
+        ],
     }
 
 
@@ -93,8 +98,11 @@ def read_profile(path: Path) -> ServiceProfile:
     times: dict[str, int] = {}
     for key in PROFILE_KEYS:
         value = table.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-            raise UsageError(f"service profile {str(path)!r}: {key}: expected seconds, got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_SERVICE_S:
+            raise UsageError(
+                f"service profile {str(path)!r}: {key}: expected seconds from 0 to {MAX_SERVICE_S:,}, "
+                f"got {value!r}"
+            )
         times[key] = round(value * 1e9)
     unknown = sorted(set(table) - {*PROFILE_KEYS, "name"})
     if unknown:

@@ -16,7 +16,7 @@ from streamsim.episodes.dataset import Dataset, key_digest, load_answer_key, loa
 from streamsim.episodes.episode import KeyEntry
 from streamsim.episodes.rule import key_faults
 from streamsim.errors import DatasetError, RunError
-from streamsim.journal.folder import RunFile, read_last_attempts, read_run_file
+from streamsim.journal.folder import RunFile, read_run_file, read_sessions
 from streamsim.journal.read import JournalFile
 from streamsim.reading import Reader
 from streamsim.scoring.answers import join_run, partial_notice
@@ -50,7 +50,7 @@ def score_run(
     _check_key(loaded, key)
     played = set(config.episodes)
     planned = {id: entry for id, entry in key.items() if entry.episode_id in played}
-    journals = read_last_attempts(folder)
+    journals = read_sessions(folder, run_file)
     sessions = _read_sessions(journals, loaded, reader)
     repeats = [
         join_run(
@@ -72,7 +72,7 @@ def score_run(
     notices = [
         *(["the answer key has changed since the run: these scores are by the new one"] if changed else []),
         *_coverage_notices(answered, asked, planned, key),
-        *(f"{journal.path.name}: read up to {journal.fault}" for journal in journals if journal.fault),
+        *(journal.fault_notice for journal in journals if journal.fault_notice),
         *unreadable_notices(sessions, read_by),
         *figure_notices(summary),
     ]

@@ -21,7 +21,7 @@ from streamsim.events import (
     TurnEnded,
     WarningRaised,
 )
-from streamsim.journal.folder import read_last_attempts, read_run_file
+from streamsim.journal.folder import read_run_file, read_sessions
 from streamsim.journal.read import JournalFile
 from streamsim.journal.verify import run_digest
 from streamsim.scoring.harness import agent_figures, harness_figures, is_late
@@ -64,7 +64,7 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
     ``deadlines_s`` are those whose misses the latency section counts.
     """
     run_file = read_run_file(folder)
-    journals = read_last_attempts(folder)
+    journals = read_sessions(folder, run_file)
     records = [record for journal in journals if (record := read_record(journal.events())) is not None]
     outcomes: Counter[str] = Counter(dict.fromkeys(get_args(Outcome), 0))
     warnings: list[str] = []
@@ -158,8 +158,8 @@ def _count_frames(records: Sequence[SessionRecord]) -> dict[str, int]:
 def _ending_warnings(journal: JournalFile) -> list[str]:
     started: SessionStarted = journal.started
     warnings = []
-    if journal.fault is not None:
-        warnings.append(f"{started.episode}: the journal could be read only up to {journal.fault}")
+    if journal.fault_notice is not None:
+        warnings.append(journal.fault_notice)
     if journal.ended is None:
         warnings.append(f"{started.episode}: the session has no end: the server was killed")
     elif journal.ended.reason != "completed":

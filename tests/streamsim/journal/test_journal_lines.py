@@ -254,7 +254,7 @@ class TestFaults:
         assert (journal.entries, journal.fault, journal.digest) == ((), None, FIRST_DIGEST)
         with pytest.raises(RunError, match="expected SessionStarted in the first line, got none"):
             _ = journal.started
-        with pytest.raises(RunError, match=r"cannot read journal .*: No such file"):
+        with pytest.raises(RunError, match=r"cannot read journal .*: no such file"):
             read_journal(tmp_path / "absent.jsonl")
 
 

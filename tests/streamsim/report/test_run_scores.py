@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from streamsim.cli import main
 from streamsim.episodes.dataset import DatasetInfo, key_digest, load_dataset, write_dataset
 from streamsim.episodes.episode import Episode, EpisodeQuery, KeyEntry
 from streamsim.errors import DatasetError, RunError
-from streamsim.events import AnyEvent, Instant
+from streamsim.events import AnyEvent, Instant, SessionEnded
 from streamsim.journal.folder import journal_path, read_run_file, write_run_file
 from streamsim.journal.write import FIRST_DIGEST, encode_line
 from streamsim.reading import READERS
@@ -88,10 +89,12 @@ def write_session(
     repeat: int = 1,
     attempt: int = 1,
     torn: bool = False,
+    behind: bytes | None = None,
 ) -> None:
     """``said`` per query: letters of its probes, such as "BCB" (task, status, one cause), and its outcome.
 
-    In place of a letter, a text and the letters that were read from it.
+    In place of a letter, a text and the letters that were read from it. With ``behind``, the session has
+    an end, and these bytes behind it.
     """
     ids = [f"{episode}-{number}" for number, _ in enumerate(said, 1)]
     events: list[AnyEvent] = [
@@ -100,11 +103,13 @@ def write_session(
     for number, (steps, outcome) in enumerate(said, 1):
         pairs = [(step, step) if isinstance(step, str) else step for step in steps]
         events += chain(f"q{number}", *pairs, outcome=outcome)
+    if behind is not None:
+        events.append(SessionEnded(reason="completed"))
     data, digest = b"", FIRST_DIGEST
     for n, event in enumerate(events, 1):
         line, digest = encode_line(n, Instant(0, 0), event, digest)
         data += line
-    journal_path(run, episode, repeat, attempt).write_bytes(data[:-5] if torn else data)
+    journal_path(run, episode, repeat, attempt).write_bytes(data[:-5] if torn else data + (behind or b""))
 
 
 def notices_of(scores: dict[str, object], word: str) -> list[str]:
@@ -293,3 +298,28 @@ def test_figures_that_cannot_be_kept_are_printed_all_the_same(
     assert json.loads(printed.out)["scores"]["task_accuracy"] == 1.0
     assert printed.err.startswith(f"streamsim run: {says}") and printed.err.count("\n") == 1
     assert not (run / ".scores.json").exists()
+
+
+def test_a_copied_journal_is_refused_by_name(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    write_session(run, "e1", ALL_RIGHT)
+    stray = run / "sessions" / "zzz.1.1.jsonl"
+    shutil.copy(journal_path(run, "e1", 1, 1), stray)
+    assert main(["score", str(run)]) == 2
+    assert capsys.readouterr().err == (
+        f"streamsim score: {stray}: expected the session of its name, got a copy of 'e1.1.1.jsonl'; "
+        f"move the file out of {str(run / 'sessions')!r}, then call again\n"
+    )
+    assert not (run / "scores.json").exists()
+
+
+def test_what_stands_behind_a_session_is_told(dataset: Path, tmp_path: Path) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    write_session(run, "e1", ALL_RIGHT, behind=b"garbage\n")
+    write_session(run, "e2", ALL_RIGHT, torn=True)
+    scores = score_run(run)
+    behind, torn = notices_of(scores, ".1.1.jsonl")
+    assert behind.startswith("e1.1.1.jsonl: line ") and "so nothing is lost" in behind
+    assert torn.startswith("e2.1.1.jsonl: read up to line ") and torn.endswith(": torn")
