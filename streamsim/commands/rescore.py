@@ -17,12 +17,20 @@ EPILOG = """examples:
 
 Only service times scale; what the harness took stays as it was recorded. Accuracy is not re-scored."""
 
+MAX_FACTOR = 1_000
+"""Machines differ by no more, in either direction; service times stay far from the end of the clock."""
+MIN_DEADLINE_S = 0.001
+MAX_DEADLINE_S = 1_000_000
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A run, and what is to be different."""
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument(
-        "--compute-factor", default="1", metavar="F", help="service times are multiplied by F (1)"
+        "--compute-factor",
+        default="1",
+        metavar="F",
+        help="service times are multiplied by F, 0.001 to 1000 (1)",
     )
     parser.add_argument("--deadline", type=float, metavar="S", help="answer timeout from due, in seconds")
     parser.add_argument("--frames", choices=("all", "latest"), help="what a slow agent gets")
@@ -38,8 +46,11 @@ def execute(args: argparse.Namespace) -> int:
     from streamsim.report.rescoring import print_rescored, read_profile, rescore_run
     from streamsim.scoring.rescore import Change
 
-    if args.deadline is not None and not 0 < args.deadline < float("inf"):
-        raise UsageError(f"--deadline: expected a number above 0, got {args.deadline:g}")
+    if args.deadline is not None and not MIN_DEADLINE_S <= args.deadline <= MAX_DEADLINE_S:
+        raise UsageError(
+            f"--deadline: expected seconds from {MIN_DEADLINE_S:g} to {MAX_DEADLINE_S:,}, "
+            f"got {args.deadline!r}"
+        )
     change = Change(
         factor=read_factor(args.compute_factor),
         deadline_ns=None if args.deadline is None else round(args.deadline * 1e9),
@@ -55,11 +66,18 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def read_factor(text: str) -> Fraction:
-    """A factor above 0 as it is written: ``0.5``, ``2``, ``1/3``."""
+    """A factor as it is written, exactly: ``0.5``, ``2``, ``1/3``."""
+    numerator, slash, denominator = text.partition("/")
     try:
-        factor = Fraction(text)
+        # its size first: the exact number 1e999999999 would not fit in memory
+        size = float(numerator) / (float(denominator) if slash else 1.0)
+        if 0.9 / MAX_FACTOR < size < 1.1 * MAX_FACTOR:
+            factor = Fraction(text)
+            if Fraction(1, MAX_FACTOR) <= factor <= MAX_FACTOR:
+                return factor
     except (ValueError, ZeroDivisionError):
-        factor = Fraction(0)
-    if not 0 < factor <= 1_000_000:
-        raise UsageError(f"--compute-factor: expected a number above 0, got {text!r}")
-    return factor
+        pass
+    raise UsageError(
+        f"--compute-factor: expected a number from {1 / MAX_FACTOR:g} to {MAX_FACTOR:,}, such as 0.5 or 1/3, "
+        f"got {text!r}"
+    )
