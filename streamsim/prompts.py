@@ -19,6 +19,7 @@ from typing import get_args
 
 from streamsim.errors import UsageError
 from streamsim.text import read_text
+from streamsim.writing import describe
 from streamsim_protocol.messages import Probe, QueryKind
 
 PROBES: tuple[Probe, ...] = get_args(Probe)
@@ -102,7 +103,7 @@ def load_prompts(path: Path | None = None, *, trajectory: bool = False) -> Promp
     try:
         table = tomllib.loads(read_text(path))
     except OSError as error:
-        raise UsageError(f"cannot read prompts {str(path)!r}: {error.strerror}") from None
+        raise UsageError(f"cannot read prompts {str(path)!r}: {describe(error)}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"prompts {str(path)!r} are not TOML: {error}") from None
     try:

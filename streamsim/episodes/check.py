@@ -23,6 +23,7 @@ from streamsim.episodes.rule import Fault, end_faults, episode_id_faults, in_sec
 from streamsim.episodes.sampling import Sampling, VideoInfo
 from streamsim.errors import VideoError
 from streamsim.text import without_mark
+from streamsim.writing import describe
 
 INFO = "public/dataset.json"
 EPISODES = "public/episodes.jsonl"
@@ -249,7 +250,7 @@ def _read_lines(path: Path, file: str, kind: type[_Row], findings: list[Finding]
 def _split(error: OSError | msgspec.DecodeError) -> tuple[str, str]:
     """Field and text of a decoding error: msgspec ends its messages with the path of the field."""
     if isinstance(error, OSError):
-        return "file", f"cannot be read: {error.strerror}"
+        return "file", f"cannot be read: {describe(error)}"
     text, _, path = str(error).partition(" - at `$")
     return path.rstrip("`").lstrip(".") or "row", text[:1].lower() + text[1:]
 

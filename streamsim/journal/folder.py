@@ -122,7 +122,7 @@ def write_run_file(folder: Path, run_file: RunFile) -> None:
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and folder.exists():
             raise RunError(describe_existing(folder)) from None
-        raise RunError(f"cannot make run folder {str(folder)!r}: {error.strerror}") from error
+        raise RunError(f"cannot make run folder {str(folder)!r}: {describe(error)}") from error
     finally:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
@@ -151,7 +151,7 @@ def hold_run_folder(folder: Path) -> Iterator[None]:
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        raise RunError(f"cannot open run folder {str(folder)!r}: {error.strerror}") from error
+        raise RunError(f"cannot open run folder {str(folder)!r}: {describe(error)}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +173,7 @@ def read_run_file(folder: Path) -> RunFile:
         return msgspec.json.decode(path.read_bytes(), type=RunFile)
     except OSError as error:
         raise RunError(
-            f"no run at {str(folder)!r}: expected run.json in it ({error.strerror}); "
+            f"no run at {str(folder)!r}: expected run.json in it ({describe(error)}); "
             "give the folder that `streamsim run` named"
         ) from error
     except msgspec.DecodeError as error:

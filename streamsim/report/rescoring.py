@@ -26,6 +26,7 @@ from streamsim.scoring.rescore import (
     rescore_session,
 )
 from streamsim.text import read_text
+from streamsim.writing import describe
 from streamsim_protocol.messages import Outcome, Probe
 
 PROFILE_KEYS = ("frame_s", "task_s", "status_s", "cause_s")
@@ -92,7 +93,7 @@ def read_profile(path: Path) -> ServiceProfile:
     try:
         table = tomllib.loads(read_text(path))
     except OSError as error:
-        raise UsageError(f"cannot read service profile {str(path)!r}: {error.strerror}") from error
+        raise UsageError(f"cannot read service profile {str(path)!r}: {describe(error)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"service profile {str(path)!r}: {error}") from error
     times: dict[str, int] = {}

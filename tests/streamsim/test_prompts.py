@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_used_says_why(table: dict[str, object], message: 
 
 def test_a_file_that_cannot_be_read_says_which(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
-    with pytest.raises(UsageError, match=r"cannot read prompts '.*p\.toml': No such file or directory"):
+    with pytest.raises(UsageError, match=r"cannot read prompts '.*p\.toml': no such file or directory"):
         load_prompts(path)
     path.write_text("[task]\nany = text\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"prompts '.*p\.toml' are not TOML: .*line 2"):

@@ -16,6 +16,7 @@ import msgspec
 
 from streamsim.errors import DatasetError
 from streamsim.text import without_mark
+from streamsim.writing import describe
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +118,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DatasetError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        raise DatasetError(f"cannot read {str(path)!r}: {describe(error)}") from error
 
 
 def _decode(data: bytes, name: str) -> str:

@@ -206,3 +206,29 @@ def test_no_room_for_the_findings_is_said(capsys: pytest.CaptureFixture[str], tm
         assert done.stderr == "streamsim check: no space left for the output: nothing else is lost\n"
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
     assert done.returncode == 1 and "1 errors" in done.stdout
+
+
+def test_a_folder_that_may_not_be_entered_is_one_line(
+    make_clip: MakeClip, tmp_path: Path, read_only: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clip = make_clip("clip.mp4", [0])
+    asked = questions(tmp_path, clip)
+    read_only.chmod(0)
+    inside = str(read_only / "d")
+    for arguments in (
+        ["check", inside],
+        ["frames", inside],
+        ["frames", str(clip), "-o", inside],
+        ["score", inside],
+        ["rescore", inside],
+        ["verify", inside],
+        ["import", "csv", str(asked), "-o", inside],
+        ["import", "csv", inside, "-o", str(tmp_path / "out")],
+        ["import", "csv", str(asked), "--videos", inside, "-o", str(tmp_path / "out")],
+        ["make", "rooms", "--count", "1", "--processes", "1", "-o", inside],
+    ):
+        assert main(arguments) == 2
+        printed = capsys.readouterr()
+        assert printed.out == "" and printed.err.count("\n") == 1
+        assert printed.err.startswith(f"streamsim {arguments[0]}: ") and "permission denied" in printed.err
+    assert not (tmp_path / "out").exists()

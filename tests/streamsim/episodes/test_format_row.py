@@ -75,7 +75,7 @@ def test_json_nested_beyond_reason_is_an_error_not_a_crash() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"cannot read '.*absent\.jsonl': No such file"):
+    with pytest.raises(DatasetError, match=r"cannot read '.*absent\.jsonl': no such file"):
         read_json_rows(tmp_path / "absent.jsonl")
     with pytest.raises(DatasetError, match="cannot read"):
         read_json_rows(tmp_path)

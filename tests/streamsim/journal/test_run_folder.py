@@ -190,7 +190,7 @@ class TestRunFile:
     def test_what_stands_in_the_way_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         with pytest.raises(
-            RunError, match=r"cannot make run folder .*/file/one': (Not a directory|File exists)"
+            RunError, match=r"cannot make run folder .*/file/one': (not a directory|file exists)"
         ):
             write_run_file(tmp_path / "file" / "one", RUN)
 
@@ -205,7 +205,7 @@ class TestRunFile:
 
     def test_no_run_and_a_broken_one(self, tmp_path: Path) -> None:
         with pytest.raises(
-            RunError, match=r"no run at .* expected run.json in it \(No such file or directory\)"
+            RunError, match=r"no run at .* expected run.json in it \(no such file or directory\)"
         ):
             read_run_file(tmp_path)
         (tmp_path / "run.json").write_text('{"run": 1}')
