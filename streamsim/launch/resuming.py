@@ -14,6 +14,7 @@ from streamsim.journal.folder import (
     journal_path,
     next_attempt,
     read_run_file,
+    read_sessions,
 )
 from streamsim.journal.read import read_journal
 from streamsim.launch.options import RunOptions
@@ -61,7 +62,7 @@ def recorded_options(folder: Path) -> RunOptions:
 
 
 def reopen(folder: Path, config: RunConfig) -> RunFile:
-    """The run to go on with; ``RunError`` shows the difference if its configuration is another."""
+    """The run to go on with; ``RunError`` if it has another configuration, or a journal not its own."""
     run_file = read_run_file(folder)
     difference = config_difference(run_file.config, config)
     if difference:
@@ -69,6 +70,7 @@ def reopen(folder: Path, config: RunConfig) -> RunFile:
             f"cannot resume {str(folder)!r} under another configuration: {'; '.join(difference)} "
             "(leave these options out: --resume takes them from the run)"
         )
+    read_sessions(folder, run_file)
     return run_file
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -158,11 +159,17 @@ def test_resume_by_the_same_words_and_by_others(simulator: Simulator, one_clip: 
     assert "this run was served: go on with it by `streamsim serve --resume`" in to_run.err
 
 
-def test_resume_of_another_dataset(simulator: Simulator, one_clip: Path, tiny: Path) -> None:
+def test_resume_of_what_is_another_run(simulator: Simulator, one_clip: Path, tiny: Path) -> None:
     started = simulator.call(
         *("run", one_clip, "--agent", "null", "--limit", 1, "--clock", "lockstep", "--json", "--out", "run")
     )
     assert started.code == 0, started.err
+    copy = simulator.folder / "run" / "sessions" / "copy.1.1.jsonl"
+    shutil.copy(next(copy.parent.iterdir()), copy)
+    done = simulator.call("run", "--resume", "--json", "--out", "run")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"{copy.relative_to(simulator.folder)}: expected the session of its name" in done.err
+    copy.unlink()
     done = simulator.call("run", tiny, "--resume", "--json", "--out", "run")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "--resume: no episode" in done.err or "dataset_digest: the run has" in done.err
