@@ -54,4 +54,4 @@ def ask_registry(python: str | None, arguments: Sequence[str], *, timeout_s: flo
         raise UsageError(f"streamsim is not installed under {interpreter!r}: pip install streamsim there")
     code = result.returncode
     how = f"exit code {code}" if code > 0 else f"signal {-code}"
-    raise RegistryEnded(f"loading it ended {interpreter!r} with {how}; it last said {last!r}")
+    raise RegistryEnded(f"it ended with {how}; the last it said was {last!r}")

@@ -11,6 +11,7 @@ import platform
 import re
 import secrets
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -226,7 +227,9 @@ def check_agent(name: str, pairs: Sequence[str], python: str | None) -> AgentSpe
     try:
         ask_registry(python, ["--check", name, *options])
     except RegistryEnded as error:
-        raise UsageError(f"agent {name!r}: {error}") from None
+        raise UsageError(
+            f"agent {name!r} cannot be loaded by {python or sys.executable!r}: {error}"
+        ) from None
     return AgentSpec(name=name, arguments=arguments, python=python)
 
 

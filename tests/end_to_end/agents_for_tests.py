@@ -5,6 +5,7 @@ Loaded as ``agents_for_tests:CLASS``, with this folder on Python's path: as a us
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -173,12 +174,16 @@ def parent_of(pid: int) -> int:
 class Signalling(Scripted):
     """Sends ``signal`` to the command that started its server, at one place; then goes no further.
 
-    ``where`` is init, begin, observe (the second frame), task (of ``q2``) or save.
+    ``where`` is init, begin, observe (the second frame), task (of ``q2``) or save. Of several agents the
+    one that makes the file ``mark`` sends it, ``times`` times: a second Ctrl-C means another thing than
+    the first.
     """
 
-    def __init__(self, *, where: str, signal: str) -> None:
+    def __init__(self, *, where: str, signal: str, mark: Path, times: int = 1) -> None:
+        self._times = times
         self._where = where
         self._signal = signal
+        self._mark = mark
         self._at("init")
 
     def begin(self, session: SessionInfo) -> None:
@@ -200,7 +205,12 @@ class Signalling(Scripted):
 
     def _at(self, where: str) -> None:
         if where == self._where:
-            os.kill(parent_of(os.getppid()), signal.Signals[self._signal])
+            with contextlib.suppress(FileExistsError):
+                self._mark.touch(exist_ok=False)
+                command = parent_of(os.getppid())
+                for _ in range(self._times):
+                    os.kill(command, signal.Signals[self._signal])
+                    time.sleep(0.02)  # those that are pending together count as one
             misbehave("hang")
 
 

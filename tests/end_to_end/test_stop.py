@@ -33,7 +33,8 @@ def play(simulator: Simulator, dataset: Path, where: str, signal: str, *options:
     return simulator.call(
         *("run", dataset, "--out", "run", "--limit", 6, "--fps", 2, "--clock", "lockstep"),
         *("--agent", "agents_for_tests:Signalling", "--sessions", 2),
-        *("--agent-arg", f"where={where}", "--agent-arg", f"signal={signal}", *options),
+        *("--agent-arg", f"where={where}", "--agent-arg", f"signal={signal}"),
+        *("--agent-arg", f"mark={simulator.folder / 'signalled'}", *options),
     )
 
 
@@ -72,6 +73,19 @@ def test_signal_leaves_what_was_done(
     # the same from the journals alone
     again = score_run(simulator.folder / "run")
     assert again == report["scores"]
+
+
+@pytest.mark.parametrize("where", ["init", "task"])
+def test_second_signal_ends_the_run_at_once(simulator: Simulator, one_clip: Path, where: str) -> None:
+    """Whether the server was through with its journals by then or not, they can be read."""
+    done = play(simulator, one_clip, where, "SIGINT", "--json", "--agent-arg", "times=2")
+    assert done.code == 130, done.err
+    assert simulator.wait_for_processes() == {}
+    assert "Traceback" not in done.err
+    report = done.report
+    assert report["complete"] == 0
+    assert report["queries"] == sum(report["outcomes"].values()) == 24
+    assert report["scores"] == score_run(simulator.folder / "run")
 
 
 def test_death_of_the_command_takes_everything_along(simulator: Simulator, one_clip: Path) -> None:
