@@ -10,6 +10,7 @@ The server is given ``DATASET/public`` and nothing else. This module knows no an
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import tempfile
@@ -49,6 +50,14 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True):
     def video_path(self, episode: Episode) -> Path:
         """Where an episode's video lies; it may not exist."""
         return self.public / episode.video
+
+    def video_sizes(self, episodes: Iterable[Episode]) -> dict[str, int]:
+        """Sizes in bytes of episodes' video files, by episode id; those that are not there are left out."""
+        sizes = {}
+        for episode in episodes:
+            with contextlib.suppress(OSError):
+                sizes[episode.id] = self.video_path(episode).stat().st_size
+        return sizes
 
 
 def public_folder(folder: Path) -> Path:

@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -86,7 +86,9 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     """``run.json``: the configuration, and what is worth knowing of where it was made.
 
     ``queries`` counts those of each planned episode. ``key_digest`` is the SHA-256 of the answer key as it
-    was when the run began, None where there was none.
+    was when the run began, None where there was none. ``videos`` are the sizes in bytes of the planned
+    episodes' video files at that moment, by episode id; unset in runs of before they were recorded, so that
+    the digests of those stay as they are.
     """
 
     format: str = "streamsim.run/1"
@@ -96,6 +98,7 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     host: dict[str, str]
     queries: dict[str, int]
     key_digest: str | None = None
+    videos: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
     config: RunConfig
 
 
@@ -187,6 +190,23 @@ def config_difference(old: RunConfig, new: RunConfig) -> list[str]:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
             lines.append(f"{name}: the run has {_show(before)}, the command says {_show(after)}")
+    return lines
+
+
+def changed_videos(run_file: RunFile, sizes: Mapping[str, int]) -> list[str]:
+    """Which videos are not as large as when the run began, one line an episode, in the run's order.
+
+    ``sizes`` are those of now, in bytes by episode id; an episode that is missing there has no video now.
+    Episodes whose size the run has not recorded are passed over.
+    """
+    if run_file.videos is msgspec.UNSET:
+        return []
+    lines = []
+    for episode in run_file.config.episodes:
+        before, now = run_file.videos.get(episode), sizes.get(episode)
+        if before is not None and before != now:
+            there = "none" if now is None else str(now)
+            lines.append(f"video of {episode!r}: {before} bytes when the run began, {there} now")
     return lines
 
 

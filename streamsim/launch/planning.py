@@ -41,6 +41,9 @@ from streamsim.server.plan import Job, ServerPlan, describe_listen_error
 
 MAX_PROBLEMS_SHOWN = 10
 MAX_REPEAT = 10_000
+MAX_SECONDS = 1e9
+"""Of a timeout: thirty years, which in nanoseconds still fits what clocks and journals hold."""
+MAX_RATE = 1000.0
 MAX_CREDIT = 1024
 """So many pictures in flight, each under the limit of a message, are what a server keeps for one client."""
 
@@ -79,7 +82,7 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
     else:
         if folder.exists():
             raise RunError(describe_existing(folder))
-        run_file = make_run_file(config, [dataset.episodes[index] for index in chosen])
+        run_file = make_run_file(config, dataset, [dataset.episodes[index] for index in chosen])
         jobs = tuple(
             Job(episode=index, repeat=repeat, attempt=1)
             for repeat in range(1, config.repeat + 1)
@@ -138,7 +141,6 @@ def check_numbers(options: RunOptions) -> None:
     if not MIN_FPS <= options.fps <= MAX_FPS:
         raise UsageError(f"--fps: expected from {MIN_FPS:g} to {MAX_FPS:g}, got {options.fps:g}")
     above_zero = {
-        "--rate": options.rate,
         "--answer-timeout": options.answer_timeout,
         "--ready-timeout": options.ready_timeout_s,
         "--hang-timeout": options.hang_timeout_s,
@@ -146,8 +148,10 @@ def check_numbers(options: RunOptions) -> None:
         "--credit-timeout": options.credit_timeout_s,
     }
     for name, number in above_zero.items():
-        if not 0 < number < float("inf"):
-            raise UsageError(f"{name}: expected a number above 0, got {number:g}")
+        if not 0 < number <= MAX_SECONDS:
+            raise UsageError(f"{name}: expected a number above 0, at most {MAX_SECONDS:g}, got {number:g}")
+    if not 1 / MAX_RATE <= options.rate <= MAX_RATE:
+        raise UsageError(f"--rate: expected from {1 / MAX_RATE:g} to {MAX_RATE:g}, got {options.rate:g}")
 
 
 def choose_episodes(dataset: Dataset, options: RunOptions) -> tuple[list[int], bool]:
@@ -230,7 +234,15 @@ def check_agent(name: str, pairs: Sequence[str], python: str | None) -> AgentSpe
         raise UsageError(
             f"agent {name!r} cannot be loaded by {python or sys.executable!r}: {error}"
         ) from None
-    return AgentSpec(name=name, arguments=arguments, python=python)
+    return AgentSpec(name=name, arguments=arguments, python=absolute_interpreter(python))
+
+
+def absolute_interpreter(python: str | None) -> str | None:
+    """A path as it is from every folder; a name that is looked up in PATH, and None, stay as they are.
+
+    Links are not followed: by its link an interpreter knows its environment.
+    """
+    return os.path.abspath(python) if python is not None and os.sep in python else python  # noqa: PTH100
 
 
 def make_config(
@@ -283,7 +295,7 @@ def default_folder(agent: str | None) -> Path:
     return folder
 
 
-def make_run_file(config: RunConfig, episodes: Sequence[Episode]) -> RunFile:
+def make_run_file(config: RunConfig, dataset: Dataset, episodes: Sequence[Episode]) -> RunFile:
     """``run.json`` of a run that starts now."""
     return RunFile(
         run=secrets.token_hex(8),
@@ -298,5 +310,6 @@ def make_run_file(config: RunConfig, episodes: Sequence[Episode]) -> RunFile:
         },
         queries={episode.id: len(episode.queries) for episode in episodes},
         key_digest=key_digest(Path(config.dataset)),
+        videos=dataset.video_sizes(episodes),
         config=config,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from streamsim.journal.folder import (
     AgentSpec,
     RunConfig,
     RunFile,
+    changed_videos,
     config_difference,
     discard_run_folder,
     hold_run_folder,
@@ -25,6 +27,7 @@ from streamsim.journal.folder import (
     read_run_file,
     write_run_file,
 )
+from streamsim.journal.verify import run_digest
 from streamsim.journal.write import JournalSync, JournalWriter
 from streamsim.testing import tiny_config
 
@@ -235,6 +238,32 @@ class TestRunFile:
     )
     def test_differences_are_told_field_by_field(self, changes: dict[str, Any], lines: list[str]) -> None:
         assert config_difference(CONFIG, msgspec.structs.replace(CONFIG, **changes)) == lines
+
+    def test_videos_that_changed_are_named(self) -> None:
+        run_file = msgspec.structs.replace(RUN, videos={"one": 1234, "two": 5})
+        assert changed_videos(run_file, {"one": 1234, "two": 5, "other": 1}) == []
+        assert changed_videos(run_file, {"two": 6, "one": 999}) == [
+            "video of 'one': 1234 bytes when the run began, 999 now",
+            "video of 'two': 5 bytes when the run began, 6 now",
+        ]
+        assert changed_videos(run_file, {"one": 1234}) == [
+            "video of 'two': 5 bytes when the run began, none now"
+        ]
+        assert changed_videos(msgspec.structs.replace(RUN, videos={"two": 5}), {"one": 1, "two": 5}) == []
+
+    def test_a_run_of_before_videos_were_recorded(self, tmp_path: Path) -> None:
+        """It is read, knows of no change, and its digest is the one that was kept when it was made."""
+        written = msgspec.to_builtins(RUN)
+        assert "videos" not in written
+        (tmp_path / "run.json").write_bytes(msgspec.json.encode(written))
+        run_file = read_run_file(tmp_path)
+        assert changed_videos(run_file, {"one": 1}) == []
+        compact = hashlib.sha256(msgspec.json.encode(written)).hexdigest()
+        assert run_digest(run_file, []) == hashlib.sha256(f"run.json {compact}\n".encode()).hexdigest()
+        recorded = msgspec.structs.replace(RUN, videos={"one": 1234})
+        write_run_file(tmp_path / "new", recorded)
+        assert read_run_file(tmp_path / "new") == recorded
+        assert run_digest(recorded, []) != run_digest(RUN, [])
 
     def test_one_process_plays_a_run(self, tmp_path: Path) -> None:
         with (
