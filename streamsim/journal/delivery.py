@@ -163,6 +163,9 @@ class DeliveryCheck:
         )
         if problem is not None:
             return problem
+        problem = self._check_passed_over(what, frame.media_ns)
+        if problem is not None:
+            return problem
         asked = self._started.queries[self._asked - 1] if self._asked else None
         if asked is not None and frame.media_ns <= asked.media_ns + VISIBILITY_TOLERANCE_NS:
             return Contradiction(
@@ -190,7 +193,19 @@ class DeliveryCheck:
             return Contradiction(what, f"samples from {self._next_k} on")
         for k in range(gap.from_k, gap.to_k):
             self._take_sample(frame_media_ns(k, self._started.fps) if self._on_grid else at.media_ns)
-        return self._check_release(what, at, self._sample_times_ns[-1], gap.seq)
+        newest_ns = self._sample_times_ns[-1]
+        problem = self._check_release(what, at, newest_ns, gap.seq)
+        return problem or (self._check_passed_over(what, newest_ns) if self._on_grid else None)
+
+    def _check_passed_over(self, what: str, media_ns: int) -> Contradiction | None:
+        """No sample goes out before a query that was due earlier, however the session ends."""
+        following = self._started.queries[self._asked] if self._asked < len(self._plans) else None
+        if following is None or media_ns <= following.due_media_ns:
+            return None
+        return Contradiction(
+            f"{what} of media time {media_ns} ns sent, {following.query} not asked",
+            f"{following.query}, due at {following.due_media_ns} ns, before it",
+        )
 
     def _check_sample(self, what: str, k: int, media_ns: int) -> Contradiction | None:
         if k != self._next_k:

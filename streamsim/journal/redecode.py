@@ -1,7 +1,10 @@
 """A run against its dataset: videos decoded anew, frame by frame, queries and prompts word by word.
 
 Pictures are compared by the digests that the journal recorded, so they must have been encoded by the
-same libraries; ``run.json`` names their versions. Everything else follows from the dataset alone.
+same libraries; ``run.json`` names their versions. Everything else follows from the dataset alone, also
+what is missing: every sample that the video has by the time a query is due was released before it, as a
+frame or as a gap, and all samples before the media ended. A session that ended early owes nothing of what
+came later.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from streamsim.episodes.episode import Episode, EpisodeQuery
 from streamsim.episodes.sampling import Sample, Sampling
 from streamsim.episodes.video import VideoSampler
 from streamsim.errors import UsageError
-from streamsim.events import FrameSent, GapSent, ProbeSent
+from streamsim.events import FrameSent, GapSent, MediaEnded, ProbeSent
 from streamsim.journal.folder import RunConfig, RunFile, encoder_versions, read_last_attempts, read_run_file
 from streamsim.journal.read import JournalFile
 from streamsim.journal.verify import Offence
@@ -108,11 +111,14 @@ class _Comparison:
     def __init__(self, journal: JournalFile, episode: Episode, decoded: _Decoded, prompts: Prompts) -> None:
         self._journal = journal
         self._pictures = decoded.pictures
+        self._times_ns = decoded.times_ns
+        self._released = 0
         self._prompts = prompts
         self._frame_times_ns = [picture.media_ns for picture in decoded.pictures if picture is not None]
         timeline = Timeline(episode.queries, decoded.times_ns)
         self._plan = timeline.plan()
         self._queries = dict(zip((plan.query for plan in self._plan), timeline.queries, strict=True))
+        self._due_ns = {plan.query: plan.due_media_ns for plan in self._plan}
 
     def run(self) -> Offence | None:
         if self._journal.started.queries != self._plan:
@@ -123,10 +129,14 @@ class _Comparison:
             match event:
                 case FrameSent():
                     problem = self._compare_frame(event)
+                    self._released = event.k + 1
                 case GapSent():
                     problem = self._compare_gap(event)
+                    self._released = event.to_k
                 case ProbeSent():
-                    problem = self._compare_probe(event)
+                    problem = self._find_missing(event) or self._compare_probe(event)
+                case MediaEnded():
+                    problem = self._compare_end(event)
                 case _:
                     pass
             if problem is not None:
@@ -144,6 +154,19 @@ class _Comparison:
     def _compare_gap(self, gap: GapSent) -> tuple[str, str] | None:
         shown = [k for k in range(gap.from_k, gap.to_k) if k >= len(self._pictures) or self._pictures[k]]
         return (f"a gap at sample {shown[0]}", "the picture that the video has there") if shown else None
+
+    def _find_missing(self, probe: ProbeSent) -> tuple[str, str] | None:
+        """The first sample that a query may see and was not given."""
+        if probe.probe != "task" or self._released >= bisect_right(self._times_ns, self._due_ns[probe.query]):
+            return None
+        missing = f"sample {self._released} of {self._times_ns[self._released]} ns, which the video has"
+        return f"{probe.query} asked after {self._released} samples", f"{missing}, before it"
+
+    def _compare_end(self, ended: MediaEnded) -> tuple[str, str] | None:
+        there = len(self._times_ns)
+        if ended.samples == there:
+            return None
+        return f"the end of media after {ended.samples} samples", f"{there}, as many as the video has"
 
     def _compare_probe(self, probe: ProbeSent) -> tuple[str, str] | None:
         query: EpisodeQuery = self._queries[probe.query]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
 
+from streamsim.episodes.dataset import DatasetInfo, load_dataset, write_dataset
+from streamsim.episodes.episode import Episode, EpisodeQuery
 from streamsim.journal.folder import read_last_attempts
+from streamsim.journal.redecode import compare_with_dataset
+from tests.end_to_end.dataset_for_tests import NS, write_clip
 from tests.end_to_end.harness import Simulator
 from tests.streamsim.journal.simulated_run import Edit, Lines, rewrite_journal
 
@@ -120,6 +126,69 @@ def test_changed_prompts_show_against_the_dataset(played: Path, tiny: Path, simu
     run = edited(played, simulator.folder, "lockstep", add_hint)
     done = simulator.call("verify", run, "--against", tiny)
     assert done.code == 1 and "found the prompt" in done.out
+
+
+def shorten(clip: Path, seconds: int) -> None:
+    """Leave only the pictures of the first ``seconds``, as they are in the file."""
+    whole = clip.read_bytes()
+    with av.open(io.BytesIO(whole), "r") as source, av.open(str(clip), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.pts is not None and packet.pts * packet.time_base < seconds:
+                packet.stream = stream
+                target.mux(packet)
+
+
+@pytest.mark.parametrize(
+    ("last_query_s", "event", "found", "expected"),
+    [
+        (3, "ProbeSent", "q2 asked after 3 samples", "sample 3 of 3000000000 ns, which the video has"),
+        (1, "MediaEnded", "the end of media after 3 samples", "4"),
+    ],
+    ids=["before a query", "behind the last query"],
+)
+def test_what_a_shorter_video_left_out_shows_against_the_dataset(
+    simulator: Simulator, last_query_s: int, event: str, found: str, expected: str
+) -> None:
+    """The leading pictures are the same, so all that is in the journal is in the dataset too."""
+    clip = write_clip(simulator.folder / "clip.mp4", 4)
+    queries = [
+        EpisodeQuery(id=f"at-{at_s}", kind="open", media_ns=at_s * NS, stem="What is there?")
+        for at_s in (0, last_query_s)
+    ]
+    episode = Episode(id="one", subset="tiny", video="clip.mp4", queries=tuple(queries))
+    info = DatasetInfo(name="shorter", chain="task", source="rendered for tests")
+    write_dataset(simulator.folder / "dataset", info, [episode], [], copy={"clip.mp4": clip})
+    video = simulator.folder / "dataset" / "public" / "clip.mp4"
+    shorten(video, 3)
+    options = ("--agent", "abstain", "--clock", "lockstep", "--out", "run")
+    assert simulator.call("run", "dataset", *options).code == 0
+    shorter = simulator.call("verify", "run", "--against", "dataset")
+    assert shorter.code == 0, shorter.out
+
+    shutil.copyfile(clip, video)
+    assert simulator.call("verify", "run").code == 0
+    offence = simulator.call("verify", "run", "--against", "dataset", "--json").report["offence"]
+    assert offence["found"] == found and offence["expected"].startswith(expected)
+    (journal,) = (simulator.folder / "run" / "sessions").iterdir()
+    assert json.loads(journal.read_bytes().splitlines()[offence["line"] - 1])["event"] == event
+
+
+def test_a_session_that_ended_early_owes_nothing(played: Path, tiny: Path, tmp_path: Path) -> None:
+    """Every beginning of an honest journal agrees with the dataset."""
+    dataset = load_dataset(tiny)
+    run = tmp_path / "run"
+    shutil.copytree(played / "realtime", run)
+    (run / "sessions" / "tiny-3.1.1.jsonl").unlink()
+    journal = run / "sessions" / "tiny-2.1.1.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    ends = [
+        number for number, line in enumerate(lines, 1) if b'"FrameSent"' in line or b'"ProbeSent"' in line
+    ]
+    assert len(ends) > 6
+    for end in ends:
+        journal.write_bytes(b"".join(lines[:end]))
+        assert compare_with_dataset(run, dataset) is None, f"the first {end} lines"
 
 
 def test_another_dataset_is_another_dataset(played: Path, one_clip: Path, simulator: Simulator) -> None:

@@ -66,6 +66,16 @@ def drop(event: str, **fields: Any) -> Edit:
     return edit
 
 
+def cut_before(event: str, first: str, **fields: Any) -> Edit:
+    """Take out the line of ``first`` with all that follows, up to the next line of ``event``."""
+
+    def edit(lines: Lines) -> None:
+        start = find(lines, first, **fields)
+        del lines[start : start + find(lines[start:], event)]
+
+    return edit
+
+
 def exchange(first: tuple[str, dict[str, Any]], second: tuple[str, dict[str, Any]]) -> Edit:
     """Let two things have happened in the other order: their instants and numbers stay where they are."""
 
@@ -229,6 +239,7 @@ PLANTED: dict[str, tuple[wire.ClockMode, Edit, str]] = {
     # what must be there
     "no first line": ("realtime", drop("SessionStarted"), "Acknowledged"),
     "no frame": ("realtime", drop("FrameSent", k=2), "frame 2 settled"),
+    "a query passed over": ("realtime", cut_before("FrameSent", "ProbeSent", **TASK_Q2), "q2 not asked"),
     "no settlement": ("realtime", drop("FrameSettled", k=4), "0 unsettled frames"),
     "no query": ("realtime", drop("ProbeSent", **TASK_Q2), "turn 4 started"),
     "no end of media": ("realtime", drop("MediaEnded"), "the session ended by the server"),
