@@ -252,10 +252,10 @@ class Play:
 
     def _report_stats(self, agent: Agent) -> None:
         try:
-            figures = list(agent.stats().items())[:MAX_FIGURES]
-            values = {clean(str(name)): float(value) for name, value in figures}
+            values = _read_figures(agent.stats())
         except BaseException:  # noqa: BLE001 - figures that fail must not cost the session
-            values = {"stats_failed": 1.0}
+            self._outbox.put(wire.Failed(phase="stats", error=describe_failure()))
+            return
         if values:
             self._outbox.put(wire.Stats(values=values))
 
@@ -307,6 +307,20 @@ def _split(piece: str) -> Iterator[str]:
     text = clean(piece, limit=len(piece))
     for start in range(0, len(text), MAX_TEXT_CHARS):
         yield text[start : start + MAX_TEXT_CHARS]
+
+
+def _read_figures(stats: Mapping[str, float]) -> dict[str, float]:
+    """An agent's figures; ``TypeError`` names the first that is no number."""
+    if not isinstance(stats, Mapping):
+        raise TypeError(f"stats must return a dict of numbers, got {type(stats).__name__}")
+    values = {}
+    for name, value in list(stats.items())[:MAX_FIGURES]:
+        try:
+            values[clean(str(name))] = float(value)
+        except (TypeError, ValueError, OverflowError):
+            kind = type(value).__name__
+            raise TypeError(f"stats: expected a number under {name!r}, got {kind}") from None
+    return values
 
 
 def _clean_marks(marks: Mapping[str, int]) -> dict[str, int]:

@@ -39,7 +39,7 @@ Settlement = Literal["processed", "skipped", "failed"]
 TurnEndReason = Literal["finished", "closed", "failed"]
 TurnCloseReason = Literal["timed_out", "cancelled", "too_long"]
 Outcome = Literal["answered", "timed_out", "cancelled", "failed", "disconnected", "not_reached"]
-Phase = Literal["load", "begin", "end", "save"]
+Phase = Literal["load", "begin", "stats", "end", "save"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):

@@ -569,15 +569,34 @@ class TestWords:
         heard = scene.hear_until(wire.TurnEnded)
         assert heard[-2] == wire.Stats(values={"memory_bytes": 7.0})
 
-    def test_figures_that_fail_cost_nothing(self, stage: MakeStage) -> None:
+    @pytest.mark.parametrize(
+        ("figures", "said"),
+        [
+            (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
+            (lambda: sys.exit(3), "SystemExit: 3"),
+            (lambda: {"a": 1, "b": None}, "TypeError: stats: expected a number under 'b', got NoneType"),
+            (lambda: {"a": "many"}, "TypeError: stats: expected a number under 'a', got str"),
+            (lambda: {"a": 10**400}, "TypeError: stats: expected a number under 'a', got int"),
+            (lambda: [1, 2], "TypeError: stats must return a dict of numbers, got list"),
+            (lambda: None, "TypeError: stats must return a dict of numbers, got NoneType"),
+        ],
+    )
+    def test_figures_that_fail_are_told_and_cost_nothing(
+        self, stage: MakeStage, figures: Callable[[], Any], said: str
+    ) -> None:
         class Broken(Diary):
             def stats(self) -> dict[str, float]:
-                raise ZeroDivisionError
+                return figures()  # type: ignore[no-any-return]
 
         scene = stage(Broken())
         scene.begin()
         scene.ask(1, 0)
-        assert scene.hear_until(wire.Stats)[-1] == wire.Stats(values={"stats_failed": 1.0})
+        *_, failed, ended = scene.hear_until(wire.TurnEnded)
+        assert isinstance(failed, wire.Failed) and failed.phase == "stats"
+        assert failed.error.startswith("Traceback") and failed.error.splitlines()[-1] == said
+        assert isinstance(ended, wire.TurnEnded) and (ended.reason, ended.error) == ("finished", None)
+        scene.ask(2, 0)
+        assert isinstance(scene.hear_until(wire.TurnEnded)[-1], wire.TurnEnded)
 
 
 class TestPressure:

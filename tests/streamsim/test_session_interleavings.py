@@ -33,7 +33,9 @@ messages = st.one_of(
     ),
     st.builds(wire.Working, active=st.booleans()),
     st.builds(wire.Stats, values=st.just({"memory_bytes": 1.0, "nothing": float("nan")})),
-    st.builds(wire.Failed, phase=st.sampled_from(["load", "begin", "end", "save"]), error=st.just("trace")),
+    st.builds(
+        wire.Failed, phase=st.sampled_from(["load", "begin", "stats", "end", "save"]), error=st.just("trace")
+    ),
     st.sampled_from([wire.Hello(versions=(1,), agent="x"), wire.Hello(versions=(2,), agent="x")]),
     st.sampled_from([wire.Ready(), wire.Ack(), wire.Bye()]),
 )

@@ -358,6 +358,14 @@ class TestEndings:
         assert talk.told(ChainClosed) == [ChainClosed(query="q1", outcome="not_reached")]
         assert (talk.ended.reason, talk.session.close_code) == ("agent_failed", CloseCode.AGENT_FAILED)
 
+    def test_figures_that_fail_leave_the_turn_as_it_is(self) -> None:
+        talk = Conversation(0)
+        *begun, ended = turn(1, "A")
+        talk.hear(settle(0), *begun, wire.Failed(phase="stats", error="Traceback: no tally"), ended)
+        assert talk.told(AgentFailed) == [AgentFailed(phase="stats", error="Traceback: no tally")]
+        read = ProbeRead(query="q1", probe="task", turn=1, letters="A", valid=True)
+        assert talk.told(ProbeRead) == [read] and not talk.session.ended
+
     @pytest.mark.parametrize("phase", ["end", "save"])
     def test_an_agent_that_cannot_end_well_has_still_answered(self, phase: wire.Phase) -> None:
         talk = Conversation()
