@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from streamsim.errors import UsageError
+from streamsim.launch.options import MAX_DEADLINE_S
 
 HELP = "play recorded service times again at another speed, deadline or frame policy (latency only)"
 EPILOG = """examples:
@@ -20,7 +21,6 @@ Only service times scale; what the harness took stays as it was recorded. Accura
 MAX_FACTOR = 1_000
 """Machines differ by no more, in either direction; service times stay far from the end of the clock."""
 MIN_DEADLINE_S = 0.001
-MAX_DEADLINE_S = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streamsim.errors import UsageError
-from streamsim.launch.options import LOCKSTEP_ANSWER_TIMEOUT_S, RunOptions
+from streamsim.launch.options import LOCKSTEP_ANSWER_TIMEOUT_S, MAX_DEADLINE_S, RunOptions
 
 HELP = "play a dataset to an agent as live sessions and score its answers"
 EPILOG = """example:
@@ -157,7 +157,14 @@ def read_options(args: argparse.Namespace) -> RunOptions:
 
     if "clock" in given:
         given.setdefault("rate", 1.0)  # the recorded one is of the recorded clock
-    return dataclasses.replace(recorded_options(args.out), **given)
+    recorded = recorded_options(args.out)
+    if given.get("agent", recorded.agent) != recorded.agent:
+        recorded = dataclasses.replace(recorded, agent_arguments=())  # they are another agent's
+    if "agent_arguments" in given:
+        named = {pair.partition("=")[0] for pair in given["agent_arguments"]}
+        others = (pair for pair in recorded.agent_arguments if pair.partition("=")[0] not in named)
+        given["agent_arguments"] = (*others, *given["agent_arguments"])
+    return dataclasses.replace(recorded, **given)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -184,9 +191,14 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _deadline(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text}")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= MAX_DEADLINE_S:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of seconds above 0, at most {MAX_DEADLINE_S:g}, got {text!r}"
+        )
     return seconds
 
 
@@ -209,5 +221,10 @@ def play_and_report(
         where += f" ({planned.complete} sessions are complete, {len(planned.plan.jobs)} to play)"
     notice(where)
     end = play(planned, quiet=as_json, announce_urls=announce_urls)
-    code = report_run(planned.folder, as_json=as_json, deadlines_s=deadlines_s or DEADLINES_S)
+    code = report_run(
+        planned.folder,
+        as_json=as_json,
+        deadlines_s=deadlines_s or DEADLINES_S,
+        dataset=planned.dataset.public,
+    )
     return 128 + end.signal if end.signal is not None else code

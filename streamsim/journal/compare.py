@@ -67,7 +67,7 @@ def compare_journals(one: JournalFile, other: JournalFile) -> Offence | None:
 
 
 def compare_runs(one: Path, other: Path) -> Offence | None:
-    """The first line of the newest attempts of ``one`` that is not as in ``other``.
+    """The first line of the attempts that count of ``one`` that is not as in ``other``.
 
     ``RunError`` if either is no run.
     """

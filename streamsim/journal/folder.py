@@ -37,6 +37,9 @@ from streamsim_protocol.messages import ClockMode, FramePolicy, History
 _JOURNAL_NAME = re.compile(r"(?P<episode>.+)\.(?P<repeat>\d+)\.(?P<attempt>\d+)\.jsonl")
 _MAX_NAME = 180
 SUBFOLDERS = ("sessions", "memory", "logs")
+RUN_FORMAT = "streamsim.run/1"
+_PLACES = ("dataset", "prompts")
+"""Fields that say where files lay; what is in them is told by digests."""
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +94,7 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     the digests of those stay as they are.
     """
 
-    format: str = "streamsim.run/1"
+    format: str = RUN_FORMAT
     run: str
     started_at: str
     streamsim: str
@@ -173,7 +176,7 @@ def read_run_file(folder: Path) -> RunFile:
     """Read ``run.json``; ``RunError`` says what is wrong with it."""
     path = folder / "run.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunFile)
+        run_file = msgspec.json.decode(path.read_bytes(), type=RunFile)
     except OSError as error:
         raise RunError(
             f"no run at {str(folder)!r}: expected run.json in it ({describe(error)}); "
@@ -181,12 +184,20 @@ def read_run_file(folder: Path) -> RunFile:
         ) from error
     except msgspec.DecodeError as error:
         raise RunError(f"{path}: {error}") from error
+    if run_file.format != RUN_FORMAT:
+        raise RunError(
+            f"{path}: expected format {RUN_FORMAT!r}, got {run_file.format!r}: "
+            "use the version of streamsim that played the run"
+        )
+    return run_file
 
 
 def config_difference(old: RunConfig, new: RunConfig) -> list[str]:
-    """What differs between two configurations, one line a field."""
+    """What differs between two configurations, one line a field; that files have moved is no difference."""
     lines = []
     for name in RunConfig.__struct_fields__:
+        if name in _PLACES:
+            continue
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
             lines.append(f"{name}: the run has {_show(before)}, the command says {_show(after)}")
@@ -243,11 +254,12 @@ def list_journals(folder: Path) -> list[Path]:
 
 
 def read_last_attempts(folder: Path) -> list[JournalFile]:
-    """The newest attempt of every session, by file name; unreadable first lines are left out.
+    """The attempt of every session that counts, by file name: a complete one, else the newest.
 
-    An attempt that never got as far as its first line says nothing: the one before it counts.
+    An attempt that never got as far as its first line says nothing: the one before it counts. A complete
+    session is never played again, so what stands behind it is an accident.
     """
-    newest: dict[tuple[str, int], tuple[int, JournalFile]] = {}
+    counts: dict[tuple[str, int], tuple[bool, int, JournalFile]] = {}
     for path in list_journals(folder):
         named = _JOURNAL_NAME.fullmatch(path.name)
         if named is None:
@@ -256,14 +268,14 @@ def read_last_attempts(folder: Path) -> list[JournalFile]:
         if not journal.entries:
             continue
         session = (unquote(named["episode"]), int(named["repeat"]))
-        attempt = int(named["attempt"])
-        if session not in newest or attempt > newest[session][0]:
-            newest[session] = (attempt, journal)
-    return [journal for _, journal in newest.values()]
+        rank = (journal.complete, int(named["attempt"]))
+        if session not in counts or rank > counts[session][:2]:
+            counts[session] = (*rank, journal)
+    return [journal for _, _, journal in counts.values()]
 
 
 def read_sessions(folder: Path, run_file: RunFile) -> list[JournalFile]:
-    """The newest attempt of every session of a run, for figures.
+    """The attempt of every session of a run that counts, for figures.
 
     ``RunError`` names a journal that is none of the run's, or stands under the name of another session: in
     the figures it would count as a session of its own.

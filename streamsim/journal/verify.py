@@ -62,7 +62,7 @@ class SessionProof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunProof(msgspec.Struct, frozen=True, kw_only=True):
-    """What was verified of a run. ``digest`` is over the newest attempts of all its sessions.
+    """What was verified of a run. ``digest`` is over the attempts that count of all its sessions.
 
     ``offence`` is the first of the run; ``missing`` are sessions that the configuration names and the
     folder does not have. ``prefix_only`` says that all is well as far as it goes, but something is
@@ -108,8 +108,8 @@ def verify_run(folder: Path, *, digest: str | None = None) -> RunProof:
 def run_digest(run_file: RunFile, journals: Iterable[JournalFile]) -> str:
     """One digest over a run: SHA-256, hex, of ``NAME DIGEST`` lines, ``run.json`` first, then by name.
 
-    ``journals`` are the newest attempts; the digest of ``run.json`` is over all its fields as compact JSON.
-    Keep it elsewhere: ``verify --digest`` checks it.
+    ``journals`` are the attempts that count; the digest of ``run.json`` is over all its fields as compact
+    JSON. Keep it elsewhere: ``verify --digest`` checks it.
     """
     configuration = hashlib.sha256(msgspec.json.encode(run_file)).hexdigest()
     sessions = sorted(f"{journal.path.name} {journal.digest}\n" for journal in journals)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from types import TracebackType
 
 import msgspec
 
+from streamsim.server.leftovers import MARK, end_marked, new_mark
 from streamsim.server.notices import Notice
 from streamsim.server.plan import Control, ServerPlan
 
@@ -23,6 +25,7 @@ class ServerProcess:
 
     def __init__(self, plan: ServerPlan) -> None:
         self._plan = plan
+        self._mark = new_mark()
         self._process: asyncio.subprocess.Process | None = None
         self._signalled: signal.Signals | None = None
         self._errors = bytearray()
@@ -37,6 +40,7 @@ class ServerProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
+            env={**os.environ, MARK: self._mark},
         )
         assert self._process.stdin is not None
         if self._signalled is not None:
@@ -59,6 +63,7 @@ class ServerProcess:
             except TimeoutError:
                 self.kill()
         await self._process.wait()
+        end_marked(self._mark)  # a server that was killed could not
         await self._error_reader
 
     @property

@@ -11,6 +11,8 @@ from pathlib import Path
 from streamsim_protocol.messages import ClockMode, FramePolicy, History
 
 LOCKSTEP_ANSWER_TIMEOUT_S = 600.0
+MAX_DEADLINE_S = 1_000_000
+"""The largest deadline whose misses can be counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ from streamsim.journal.folder import (
 )
 from streamsim.launch.interpreter import RegistryEnded, ask_registry
 from streamsim.launch.options import RunOptions
-from streamsim.launch.resuming import remaining_jobs, reopen
+from streamsim.launch.resuming import remaining_jobs, reopen, restore_folders
 from streamsim.prompts import load_prompts
 from streamsim.reading import READERS
 from streamsim.server.plan import Job, ServerPlan, describe_listen_error
@@ -65,6 +65,10 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
     ``UsageError`` and its kin for everything that is wrong with options, dataset, videos or agent.
     """
     check_numbers(options)
+    if options.resume and not options.dataset.exists():
+        raise RunError(
+            f"the dataset of this run is no longer at {str(options.dataset)!r}: give DATASET, where it is now"
+        )
     dataset = load_dataset(options.dataset)
     chosen, partial = choose_episodes(dataset, options)
     warnings = check_episodes(dataset, [dataset.episodes[index] for index in chosen], options.fps)
@@ -77,7 +81,9 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
     check_prompts(options.prompts, [dataset.episodes[index] for index in chosen])
     folder = options.out or default_folder(options.agent)
     if options.resume:
-        run_file = reopen(folder, config)
+        run_file = reopen(folder, config, dataset)
+        if not dry:
+            restore_folders(folder)
         jobs, complete = remaining_jobs(folder, dataset, chosen, config.repeat)
     else:
         if folder.exists():

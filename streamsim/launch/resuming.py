@@ -8,17 +8,19 @@ from pathlib import Path
 from streamsim.episodes.dataset import Dataset
 from streamsim.errors import RunError
 from streamsim.journal.folder import (
+    SUBFOLDERS,
     RunConfig,
     RunFile,
+    changed_videos,
     config_difference,
-    journal_path,
     next_attempt,
+    read_last_attempts,
     read_run_file,
     read_sessions,
 )
-from streamsim.journal.read import read_journal
 from streamsim.launch.options import RunOptions
 from streamsim.server.plan import Job
+from streamsim.writing import cannot_write
 
 
 def recorded_options(folder: Path) -> RunOptions:
@@ -61,8 +63,11 @@ def recorded_options(folder: Path) -> RunOptions:
     )
 
 
-def reopen(folder: Path, config: RunConfig) -> RunFile:
-    """The run to go on with; ``RunError`` if it has another configuration, or a journal not its own."""
+def reopen(folder: Path, config: RunConfig, dataset: Dataset) -> RunFile:
+    """The run to go on with.
+
+    ``RunError`` if it has another configuration, other videos, or a journal that is not its own.
+    """
     run_file = read_run_file(folder)
     difference = config_difference(run_file.config, config)
     if difference:
@@ -70,23 +75,43 @@ def reopen(folder: Path, config: RunConfig) -> RunFile:
             f"cannot resume {str(folder)!r} under another configuration: {'; '.join(difference)} "
             "(leave these options out: --resume takes them from the run)"
         )
+    planned = [episode for episode in dataset.episodes if episode.id in config.episodes]
+    changed = changed_videos(run_file, dataset.video_sizes(planned))
+    if changed:
+        raise RunError(
+            f"cannot resume {str(folder)!r} with other videos: {'; '.join(changed)} "
+            "(put the videos back that the run began with, or start a new run)"
+        )
     read_sessions(folder, run_file)
     return run_file
+
+
+def restore_folders(folder: Path) -> None:
+    """Make what a run folder lacks: tools that copy folders leave empty ones out, and logs are deleted."""
+    for name in SUBFOLDERS:
+        try:
+            (folder / name).mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(cannot_write(folder / name, error)) from error
 
 
 def remaining_jobs(
     folder: Path, dataset: Dataset, chosen: Sequence[int], repeats: int
 ) -> tuple[tuple[Job, ...], int]:
     """The sessions that are not complete, each as a new attempt, and how many are."""
+    done = {
+        (journal.started.episode, journal.started.repeat)
+        for journal in read_last_attempts(folder)
+        if journal.complete
+    }
     jobs: list[Job] = []
     complete = 0
     for repeat in range(1, repeats + 1):
         for index in chosen:
             episode = dataset.episodes[index].id
-            attempt = next_attempt(folder, episode, repeat)
-            last = journal_path(folder, episode, repeat, attempt - 1)
-            if attempt > 1 and read_journal(last).complete:
+            if (episode, repeat) in done:
                 complete += 1
             else:
+                attempt = next_attempt(folder, episode, repeat)
                 jobs.append(Job(episode=index, repeat=repeat, attempt=attempt))
     return tuple(jobs), complete

@@ -84,10 +84,12 @@ async def _play(planned: PlannedRun, *, quiet: bool, announce_urls: bool) -> Run
         raise ServerDied(failed)
     if server.errors:
         log = planned.folder / "logs" / "server.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
             file.write(server.errors)
         said = server.errors.strip().splitlines()[-1]
-        notice(f"streamsim run: the server met an error of its own ({said}), see {log}")
+        command = "run" if planned.plan.agent else "serve"
+        notice(f"streamsim {command}: the server met an error of its own ({said}), see {log}")
     if code not in (0, 143) and not stopped:
         last = server.errors.strip().splitlines()[-1:] or [f"exit code {code}"]
         raise ServerDied(

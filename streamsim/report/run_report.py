@@ -20,14 +20,21 @@ from streamsim.report.score_table import print_scores
 from streamsim.scoring.latency import DEADLINES_S
 
 
-def report_run(folder: Path, *, as_json: bool, deadlines_s: Sequence[float] = DEADLINES_S) -> int:
+def report_run(
+    folder: Path,
+    *,
+    as_json: bool,
+    deadlines_s: Sequence[float] = DEADLINES_S,
+    dataset: Path | None = None,
+) -> int:
     """Print the report of a run and write its scores; returns the exit code of the run.
 
-    ``deadlines_s`` are those whose misses are counted. 0: every session completed, no query failed or
+    ``deadlines_s`` are those whose misses are counted; ``dataset`` is where the dataset lies now, if not
+    where the run found it. 0: every session completed, no query failed or
     was cut off; 1: something did.
     """
     summary = summarise_run(folder, deadlines_s=deadlines_s)
-    scores = _score(folder)
+    scores = _score(folder, dataset)
     if as_json:
         report = {
             "folder": str(folder),
@@ -83,10 +90,10 @@ def print_summary(summary: RunSummary, console: Console) -> None:
         console.print(f"warning: {warning}", markup=False, soft_wrap=True)
 
 
-def _score(folder: Path) -> dict[str, Any] | None:
+def _score(folder: Path, dataset: Path | None) -> dict[str, Any] | None:
     """The scores, or None with a notice: a run whose key is not at hand is still a run."""
     try:
-        scores = score_run(folder)
+        scores = score_run(folder, dataset=dataset)
     except StreamsimError as error:
         notice(f"streamsim run: not scored: {error}")
         return None

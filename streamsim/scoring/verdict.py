@@ -62,7 +62,7 @@ class _Finding:
 
 
 def judge(records: Sequence[SessionRecord], *, planned: int) -> Verdict:
-    """Judge a run by the newest attempts of its sessions; ``planned`` counts those it should have."""
+    """Judge a run by the attempts that count of its sessions; ``planned`` counts those it should have."""
     findings = [finding for check in _CHECKS for finding in check(records)]
     findings += _judge_completeness(records, planned)
     worst = max((_GRADES.index(finding.grade) for finding in findings), default=0)

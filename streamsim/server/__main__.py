@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from collections import deque
@@ -19,14 +20,16 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from streamsim.episodes.dataset import load_dataset
-from streamsim.errors import JournalError, StreamsimError, UsageError
-from streamsim.journal.folder import hold_run_folder
+from streamsim.episodes.dataset import Dataset, load_dataset
+from streamsim.errors import JournalError, RunError, StreamsimError, UsageError
+from streamsim.journal.folder import hold_run_folder, journal_path
+from streamsim.journal.read import read_journal
 from streamsim.journal.write import JournalSync
 from streamsim.prompts import load_prompts
 from streamsim.reading import READERS
 from streamsim.server.app import build_app, ignore_bad_requests
 from streamsim.server.lane import Lane, Shared
+from streamsim.server.leftovers import MARK, end_marked
 from streamsim.server.loop_lag import LoopLag
 from streamsim.server.media import MediaStore
 from streamsim.server.notices import Notices
@@ -47,6 +50,7 @@ async def serve(plan: ServerPlan, notices: Notices, commands: asyncio.StreamRead
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     with hold_run_folder(Path(plan.folder)), JournalSync() as sync, LoopLag() as loop_lag:
+        refuse_stale_plan(plan, dataset)
         async with MediaStore() as store:
             shared = Shared(
                 plan=plan,
@@ -68,6 +72,21 @@ async def serve(plan: ServerPlan, notices: Notices, commands: asyncio.StreamRead
             finally:
                 await runner.cleanup()
     return EXIT_STOPPED if stopping.is_set() else 0
+
+
+def refuse_stale_plan(plan: ServerPlan, dataset: Dataset) -> None:
+    """``RunError`` if another process has played of the run since it was planned; hold the folder."""
+    folder = Path(plan.folder)
+    for job in plan.jobs:
+        episode = dataset.episodes[job.episode].id
+        earlier = journal_path(folder, episode, job.repeat, job.attempt - 1)
+        if journal_path(folder, episode, job.repeat, job.attempt).exists() or (
+            job.attempt > 1 and read_journal(earlier).complete
+        ):
+            raise RunError(
+                f"another process has played {episode!r} of {plan.folder!r} meanwhile: "
+                "call again with --resume, which takes that into account"
+            )
 
 
 async def _listen(runner: web.AppRunner, plan: ServerPlan, lanes: list[Lane], notices: Notices) -> None:
@@ -148,7 +167,11 @@ def main() -> int:
     """Run one server."""
     ignore_bad_requests()
     gc.freeze()  # what was imported need not be looked at again by the collector
-    return asyncio.run(_main())
+    try:
+        return asyncio.run(_main())
+    finally:
+        if MARK in os.environ:
+            end_marked(os.environ[MARK])  # whoever started us may be gone
 
 
 if __name__ == "__main__":

@@ -84,7 +84,10 @@ def check_request(request: web.Request, *, token: str, host: str) -> None:
 
 def is_host_allowed(header: str, bound: str) -> bool:
     """An IP literal, localhost, this machine's own name, or the name that was bound."""
-    name = urlsplit(f"//{header}").hostname or ""
+    try:
+        name = urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return False
     try:
         ipaddress.ip_address(name)
     except ValueError:

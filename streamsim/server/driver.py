@@ -33,6 +33,7 @@ from streamsim.server.media import Media
 from streamsim.server.plan import Control
 from streamsim.session import Session
 from streamsim.timeline import Sample
+from streamsim.writing import describe, is_full
 from streamsim_protocol import messages as wire
 from streamsim_protocol.codec import decode_agent_message
 from streamsim_protocol.errors import ProtocolError
@@ -401,8 +402,8 @@ class SessionDriver:
 
 def describe_journal_fault(error: OSError) -> str:
     """Why a journal cannot be written, and what to do."""
-    reason = (error.strerror or str(error)).lower()
-    return f"cannot write a journal: {reason}; make room, then continue with --resume"
+    advice = "make room, then continue" if is_full(error) else "continue, once it can be,"
+    return f"cannot write a journal: {describe(error)}; {advice} with --resume"
 
 
 def _duration(nanoseconds: float | None) -> int | None:

@@ -32,6 +32,7 @@ class AgentProcess:
         arguments = [
             part for key, value in agent.arguments.items() for part in ("--agent-arg", f"{key}={value}")
         ]
+        log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 agent.python or sys.executable,

@@ -249,3 +249,23 @@ class Assassin(Random):
             (self._spent / str(used)).touch(exist_ok=False)
             os.kill(os.getppid(), signal.SIGKILL)
             misbehave("hang")
+
+
+class Parent(Random):
+    """Guesses; has two processes of its own that outlive it, one of them in a session of its own.
+
+    ``kills`` names whom it kills when it is asked: nobody, server or command.
+    """
+
+    def __init__(self, *, kills: str = "nobody") -> None:
+        super().__init__()
+        self._kills = kills
+        for new_session in (False, True):
+            subprocess.Popen(["sleep", "1000"], start_new_session=new_session)
+
+    def answer(self, query: Query, turn: Turn) -> Iterator[str]:
+        if self._kills != "nobody":
+            server = os.getppid()
+            os.kill(server if self._kills == "server" else parent_of(server), signal.SIGKILL)
+            misbehave("hang")
+        yield from super().answer(query, turn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import shutil
@@ -9,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from streamsim import prompts as prompts_module
+from streamsim.episodes.dataset import load_dataset
+from streamsim.errors import StreamsimError
 from streamsim.journal.compare import canonical_lines
-from streamsim.journal.folder import read_last_attempts
+from streamsim.journal.folder import journal_path, read_last_attempts
 from streamsim.journal.read import JournalFile, read_journal
+from streamsim.launch.options import RunOptions
+from streamsim.launch.planning import plan_run
+from streamsim.launch.running import play
 from tests.end_to_end.harness import Simulator, read_sessions
 
 pytestmark = pytest.mark.slow
@@ -155,6 +162,8 @@ def test_resume_by_the_same_words_and_by_others(simulator: Simulator, one_clip: 
     assert 'clock: the run has "scaled", the command says "lockstep"' in other_clock.err
     assert "rate: the run has 8.0, the command says 1.0" in other_clock.err
     assert "x" in other_agent.err
+    (part,) = simulator.call_together(("run", *resume, "run", "--agent-arg", "frame=0"))
+    assert part.code == 0 and part.report["digests"] == started.report["digests"]
     assert "this run starts its agents: go on with it by `streamsim run --resume`" in to_serve.err
     assert "this run was served: go on with it by `streamsim serve --resume`" in to_run.err
 
@@ -173,6 +182,84 @@ def test_resume_of_what_is_another_run(simulator: Simulator, one_clip: Path, tin
     done = simulator.call("run", tiny, "--resume", "--json", "--out", "run")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "--resume: no episode" in done.err or "dataset_digest: the run has" in done.err
+
+
+def test_run_that_another_process_finished_meanwhile(tiny: Path, tmp_path: Path) -> None:
+    """Two resumes at the same time: what the first completes is not played again by the second."""
+    (first, *_) = load_dataset(tiny).episodes
+    options = RunOptions(
+        dataset=tiny, agent="null", out=tmp_path / "run", clock="lockstep", episodes=(first.id,)
+    )
+    planned = plan_run(options)
+    journal = journal_path(planned.folder, first.id, 1, 1)
+    play(planned, quiet=True)
+    done = journal.read_bytes()
+    assert read_journal(journal).complete
+    # one plan is made before the first line of the first process, one in its middle
+    for left, attempt in ((b"", 1), (b"".join(done.splitlines(keepends=True)[:3]), 2)):
+        journal.unlink()
+        if left:
+            journal.write_bytes(left)
+        planned = plan_run(dataclasses.replace(options, resume=True))
+        assert [job.attempt for job in planned.plan.jobs] == [attempt]
+        journal.write_bytes(done)
+        with pytest.raises(StreamsimError, match=r"another process has played .* meanwhile: call again"):
+            play(planned, quiet=True)
+        assert [path.name for path in journal.parent.iterdir()] == [journal.name]
+        assert journal.read_bytes() == done
+    assert plan_run(dataclasses.replace(options, resume=True)).plan.jobs == ()
+
+
+def test_resume_without_the_folders_that_were_empty(simulator: Simulator, one_clip: Path) -> None:
+    """Git and tools that copy folders leave empty ones out, and logs are deleted."""
+    words = ("--agent", "null", "--limit", 1, "--clock", "lockstep", "--json")
+    started = simulator.call("run", one_clip, *words, "--out", "run")
+    assert started.code == 0
+    for name in ("sessions", "logs", "memory"):
+        shutil.rmtree(simulator.folder / "run" / name)
+    again = simulator.call("run", "--resume", "--json", "--out", "run")
+    assert (again.code, again.report["complete"]) == (0, 1), again.err
+    assert again.report["scores"] == started.report["scores"]
+
+
+def test_resume_where_the_dataset_has_moved(simulator: Simulator, tiny: Path, tmp_path: Path) -> None:
+    """Its content counts, not its place."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    shutil.copytree(tiny, before)
+    prompts = tmp_path / "prompts.toml"
+    shutil.copy(Path(prompts_module.__file__).with_name("prompts.toml"), prompts)
+    words = ("--agent", "null", "--limit", 2, "--clock", "lockstep", "--json", "--prompts", prompts)
+    started = simulator.call("run", before, *words, "--out", "run")
+    assert started.code == 0, started.err
+    shutil.move(before, after)
+    prompts = prompts.rename(tmp_path / "moved.toml")
+    next((simulator.folder / "run" / "sessions").iterdir()).unlink()
+    lost = simulator.call("run", "--resume", "--json", "--out", "run")
+    assert (lost.code, lost.err.count("\n")) == (2, 1)
+    assert "is no longer at" in lost.err and "give DATASET" in lost.err
+    found = simulator.call("run", after, "--resume", "--json", "--out", "run", "--prompts", prompts)
+    assert (found.code, found.report["complete"]) == (0, 2), found.err
+    assert found.report["scores"] == started.report["scores"]
+
+
+def test_resume_with_another_video(simulator: Simulator, tiny: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    shutil.copytree(tiny, dataset)
+    started = simulator.call(
+        *("run", dataset, "--agent", "null", "--episode", "tiny-3", "--clock", "lockstep", "--json"),
+        *("--out", "run"),
+    )
+    assert started.code == 0, started.err
+    (journal,) = (simulator.folder / "run" / "sessions").iterdir()
+    journal.unlink()
+    video = dataset / "public" / "videos" / "3.mp4"
+    before = video.stat().st_size
+    with video.open("ab") as file:
+        file.write(b"\0" * 8)  # players pass over it, so nothing else would tell
+    done = simulator.call("run", "--resume", "--json", "--out", "run")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"video of 'tiny-3': {before} bytes when the run began, {before + 8} now" in done.err
+    assert list(journal.parent.iterdir()) == []
 
 
 def test_resume_needs_a_run(simulator: Simulator, one_clip: Path) -> None:

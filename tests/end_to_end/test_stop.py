@@ -100,6 +100,20 @@ def test_death_of_the_command_takes_everything_along(simulator: Simulator, one_c
     assert again.code == 0 and again.report["partial"]["planned"] == 24
 
 
+@pytest.mark.parametrize(("kills", "code"), [("nobody", 0), ("server", 1), ("command", -9)])
+def test_what_agents_started_ends_with_the_run(
+    simulator: Simulator, one_clip: Path, kills: str, code: int
+) -> None:
+    """Also what has a session of its own, and whoever of us is killed."""
+    done = simulator.call(
+        *("run", one_clip, "--out", "run", "--limit", 2, "--sessions", 2, "--clock", "lockstep", "--json"),
+        *("--agent", "agents_for_tests:Parent", "--agent-arg", f"kills={kills}"),
+    )
+    assert done.code == code, done.err
+    left = simulator.wait_for_processes() if kills == "command" else simulator.processes()
+    assert left == {}
+
+
 @pytest.mark.parametrize("streams", ["stdout", "both"])
 def test_reader_that_went_away_costs_nothing(simulator: Simulator, one_clip: Path, streams: str) -> None:
     reading, writing = os.pipe()

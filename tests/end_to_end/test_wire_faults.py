@@ -357,6 +357,8 @@ def test_second_agent_on_a_busy_lane(served: Served) -> None:
         ({}, {"Origin": "null"}, 403),
         ({}, {"Host": "evil.example"}, 403),
         ({}, {"Host": "evil.example:{port}"}, 403),
+        ({}, {"Host": "[::1"}, 403),
+        ({}, {"Host": "a]b"}, 403),
         ({"path": "/v1/lanes/9"}, {}, 404),
         ({"path": "/v1/lanes/0"}, {}, 404),
         ({"path": "/v1/lanes/x"}, {}, 404),

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from streamsim.cli import main
+from streamsim.errors import UsageError
+from streamsim.launch.options import RunOptions
+from streamsim.launch.planning import check_numbers
 from tests.end_to_end.harness import Simulator
 
 
@@ -75,8 +78,12 @@ def test_agents(refused: Refuse, one_clip: Path, arguments: list[str], shown: st
         (["--fps", "1e-300"], "--fps: expected from 1e-06 to 10000, got 1e-300"),
         (["--repeat", "1000000000"], "--repeat: expected at most 10000, got 1000000000"),
         (["--rate", "3"], "--rate: only --clock scaled has one, got --clock lockstep"),
-        (["--answer-timeout", "nan"], "--answer-timeout: expected a number above 0, got nan"),
-        (["--hang-timeout", "-1"], "--hang-timeout: expected a number above 0, got -1"),
+        (["--answer-timeout", "nan"], "--answer-timeout: expected a number above 0, at most 1e+09, got nan"),
+        (["--hang-timeout", "-1"], "--hang-timeout: expected a number above 0, at most 1e+09, got -1"),
+        (
+            ["--ready-timeout", "1e300"],
+            "--ready-timeout: expected a number above 0, at most 1e+09, got 1e+300",
+        ),
         (["--episode", "e99"], "--episode: no episode 'e99' in the dataset"),
         (["--reader", "loose"], "--reader: expected"),
         (["--prompts", "nowhere.toml"], "nowhere.toml"),
@@ -84,6 +91,12 @@ def test_agents(refused: Refuse, one_clip: Path, arguments: list[str], shown: st
 )
 def test_options(refused: Refuse, one_clip: Path, arguments: list[str], shown: str) -> None:
     assert shown in refused(one_clip, "--agent", "null", *arguments)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-9, 1001.0, float("nan"), float("inf")])
+def test_rates(tiny: Path, rate: float) -> None:
+    with pytest.raises(UsageError, match=f"--rate: expected from 0.001 to 1000, got {rate:g}"):
+        check_numbers(RunOptions(dataset=tiny, agent="null", clock="scaled", rate=rate))
 
 
 def test_dataset_that_is_not_there(refused: Refuse) -> None:

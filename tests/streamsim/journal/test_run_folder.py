@@ -145,11 +145,18 @@ class TestAttempts:
         assert journal.path == path and journal.complete
 
     def test_a_torn_attempt_counts_as_far_as_it_goes(self, tmp_path: Path) -> None:
-        add_journal(tmp_path, "a", 1, 1, end="completed")
+        add_journal(tmp_path, "a", 1, 1, end="interrupted")
         path = add_journal(tmp_path, "a", 1, 2, end="completed")
         path.write_bytes(path.read_bytes()[:-5])
         (journal,) = read_last_attempts(tmp_path)
         assert (journal.started.attempt, journal.complete, journal.fault) == (2, False, "line 2: torn")
+
+    def test_a_complete_attempt_counts_whatever_stands_behind_it(self, tmp_path: Path) -> None:
+        """Two processes on one folder: a session that was complete is not lost to the other's attempt."""
+        path = add_journal(tmp_path, "a", 1, 1, end="completed")
+        add_journal(tmp_path, "a", 1, 2, end="interrupted")
+        (journal,) = read_last_attempts(tmp_path)
+        assert journal.path == path and journal.complete
 
     def test_other_files_are_left_alone(self, tmp_path: Path) -> None:
         add_journal(tmp_path, "a", 1, 1, end="completed")
