@@ -13,24 +13,38 @@ import email.utils
 import json
 import queue
 import random
+import ssl
 import threading
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 import aiohttp
 
 from streamsim_agents.agent import Turn
+from streamsim_agents.chat_answer import (
+    DONE,
+    RETRY_STATUSES,
+    NoAnswer,
+    excerpt,
+    is_entire,
+    read_piece,
+    said_by_server,
+)
 from streamsim_agents.sse import EventDecoder, EventTooLong
 
 MAX_BACKOFF_S = 30.0
-RETRY_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+MAX_DOUBLINGS = 64
+"""Further ones change nothing, and would leave the range of a float."""
 DRAIN_S = 0.25
 """How long the end of the body may take after the end of the answer."""
-MAX_EXCERPT_CHARS = 300
+REFUSAL_S = 1.0
+"""How long the text of a refusal may take after its status."""
 MAX_BODY_BYTES = 1 << 20
+MAX_BEGINNING_CHARS = 60
+_BLANK = b"\xef\xbb\xbf \t\r\n"
+ADVICE = "base_url must be the address of the API itself, mostly http://host:port/v1"
 
 
 class ChatError(Exception):
@@ -78,7 +92,7 @@ class ChatClient:
         self._loop.close()
 
     async def _open(self) -> aiohttp.ClientSession:
-        headers = {"Accept": "text/event-stream"}
+        headers = {"Accept": "text/event-stream, application/json"}
         if self._endpoint.api_key:
             headers["Authorization"] = f"Bearer {self._endpoint.api_key}"
         return aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=None, connect=None))
@@ -163,60 +177,63 @@ class ChatRequest:
                 self._turn.mark("response")
                 if response.status != 200:
                     raise await self._refusal(response)
-                async with contextlib.aclosing(_events(response)) as events:
-                    async for event in events:
-                        self._finished = self._take(event) or self._finished
-                if not self._finished:
-                    raise _TryAgain("the stream ended before the answer did")
+                await self._listen(response)
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError) as error:
             if self._finished:
                 return  # the answer is whole, whatever became of the connection
-            raise _TryAgain(f"connection failed: {error or type(error).__name__}") from error
+            text = f"connection failed: {excerpt(str(error)) or type(error).__name__}"
+            if isinstance(error, aiohttp.ClientSSLError) and not isinstance(error.os_error, ssl.SSLEOFError):
+                raise self._error(f"{text}; check whether base_url should begin with http:// or https://, "
+                                  "and the server's certificate") from error  # fmt: skip
+            raise _TryAgain(text) from error
         except aiohttp.ClientError as error:
-            raise self._error(f"no proper HTTP answer: {error or type(error).__name__}") from error
+            said = getattr(error, "message", "") or str(error) or type(error).__name__
+            raise self._error(f"no proper HTTP answer: {excerpt(said)}; {ADVICE}") from error
 
-    def _take(self, event: str) -> bool:
-        """Give out the text of one event; True if the answer ends with it."""
-        if event == "[DONE]":
-            return True
+    async def _listen(self, response: aiohttp.ClientResponse) -> None:
+        """Take what a 200 brings, to the answer's end and a little beyond."""
+        began = done = False
         try:
-            chunk = json.loads(event)
-            if chunk.get("error"):
-                raise self._stream_error(chunk["error"])
-            choices = chunk.get("choices") or []
-            if not choices:
-                return False  # usage, or nothing
-            message = choices[0].get("delta") or choices[0].get("message") or {}
-            text = message.get("content") or ""
-            if not isinstance(text, str):
-                raise TypeError
-            finished = bool(choices[0].get("finish_reason"))  # some servers send "" until the end
-        except (ValueError, TypeError, AttributeError, LookupError):
-            raise self._error(f"expected a chat completion chunk, got {_excerpt(event)!r}") from None
-        if text:
-            self._said = True
-            self._pieces.put(text)
-        return finished
-
-    def _stream_error(self, error: object) -> Exception:
-        """An error that came inside a stream, as servers send it after a 200."""
-        details = error if isinstance(error, dict) else {"message": error}
-        text = f"the stream broke off with {_excerpt(str(details.get('message', details)))!r}"
-        code = details.get("code")
-        return _TryAgain(text) if code in RETRY_STATUSES else self._error(text)
+            async with asyncio.timeout(None) as ending, contextlib.aclosing(_events(response)) as events:
+                async for event, whole in events:
+                    if done:
+                        continue
+                    if event.strip() == DONE:
+                        if not began:
+                            raise _TryAgain("the stream ended without an answer")
+                        done = self._finished = True
+                    elif (piece := read_piece(event, whole=whole)) is not None:
+                        began = True
+                        if piece.text:
+                            self._said = True
+                            self._pieces.put(piece.text)
+                        self._finished = self._finished or piece.ends
+                    if self._finished and ending.when() is None:
+                        # only when the body has ended, the connection can be used again
+                        ending.reschedule(asyncio.get_running_loop().time() + DRAIN_S)
+        except NoAnswer as error:
+            raise _TryAgain(str(error)) if error.may_pass else self._error(str(error)) from error
+        except TimeoutError:
+            if not self._finished:
+                raise
+            return  # the answer is whole, and its sender cannot find an end
+        if not self._finished:
+            raise _TryAgain("the stream ended before the answer did")
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> Exception:
         """What a status other than 200 means: worth another try, or the end."""
-        said = _said_by_server(await _read_body(response))
-        text = f"{response.status} {response.reason}" + (f": {said}" if said else "")
+        said = said_by_server(await _read_refusal(response))
+        text = f"{response.status} {response.reason or ''}".rstrip() + (f": {said}" if said else "")
         if response.status in RETRY_STATUSES:
             return _TryAgain(text, parse_retry_after(response.headers.get("Retry-After"), time.time()))
         if response.status in (401, 403):
             return self._error(f"{text}; check the key in the variable that api_key_env names")
-        if response.status == 404:
+        if response.status in (404, 405, 501):
             return self._error(f"{text}; check model and base_url")
+        if response.status == 413:
+            return self._error(f"{text}; show fewer or smaller frames")
         if 300 <= response.status < 400:
-            where = _excerpt(response.headers.get("Location", "nowhere"))
+            where = excerpt(response.headers.get("Location", "nowhere"))
             return self._error(f"{text}; redirects are not followed, give base_url as {where!r} says")
         return self._error(text)
 
@@ -226,39 +243,64 @@ class ChatRequest:
         return ChatError(f"{self._endpoint.url}: " + (text.replace(key, "(key)") if key else text))
 
 
-async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[str, None]:
-    """The events of a stream; a body that is no stream counts as one."""
-    if response.content_type == "application/json":
-        yield await _read_body(response)
+async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[tuple[str, bool], None]:
+    """The events of a stream, or the whole body that came in place of one, each with whether it is whole.
+
+    What the body begins with decides, since servers and those between often name another type.
+    ``NoAnswer`` for what is neither, such as a page.
+    """
+    chunks = response.content.iter_any()
+    head = b""
+    async for chunk in chunks:
+        head += chunk
+        if head.strip(_BLANK) or len(head) > MAX_BODY_BYTES:
+            break
+    begins = head.lstrip(_BLANK)
+    if not begins:
+        raise NoAnswer("the answer was empty", may_pass=True)
+    if begins.startswith(b"<"):
+        raise _foreign(response, begins)
+    if begins.startswith((b"{", b"[")):
+        async for chunk in chunks:
+            head += chunk
+            if len(head) > MAX_BODY_BYTES:
+                raise NoAnswer(f"an answer of more than {MAX_BODY_BYTES} bytes")
+        yield head.decode("utf-8-sig", "replace"), True
         return
     decoder = EventDecoder()
+    events = 0
     try:
-        async for chunk in response.content.iter_any():
+        for event in decoder.feed(head):
+            events += 1
+            yield event, False
+        async for chunk in chunks:
             for event in decoder.feed(chunk):
-                yield event
-                if event == "[DONE]":
-                    await _drain(response)
-                    return
+                events += 1
+                yield event, False
     except EventTooLong as error:
         raise aiohttp.ClientError(str(error)) from error
+    last = decoder.end()
+    if last is not None and is_entire(last):
+        yield last, False
+    elif not events and response.content_type != "text/event-stream":
+        raise _foreign(response, begins)
 
 
-async def _drain(response: aiohttp.ClientResponse) -> None:
-    """Read to the body's end, which follows at once: only then can the connection be used again."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_S):
-            while await response.content.readany():
-                pass
+def _foreign(response: aiohttp.ClientResponse, begins: bytes) -> NoAnswer:
+    beginning = excerpt(begins[: 4 * MAX_BEGINNING_CHARS].decode("utf-8", "replace"), MAX_BEGINNING_CHARS)
+    return NoAnswer(f"expected a chat completion, got {response.content_type}: {beginning!r}; {ADVICE}")
 
 
-async def _read_body(response: aiohttp.ClientResponse) -> str:
-    """The body as text, as far as the limit."""
+async def _read_refusal(response: aiohttp.ClientResponse) -> str:
+    """The body as text, as far as it comes soon: the status has said the most."""
     body = b""
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            break
-    return body[:MAX_BODY_BYTES].decode("utf-8", "replace")
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError, ConnectionError):
+        async with asyncio.timeout(REFUSAL_S):
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    break
+    return body[:MAX_BODY_BYTES].decode("utf-8-sig", "replace")
 
 
 def retry_wait_s(retries: int, backoff_s: float, after_s: float | None, draw: float) -> float:
@@ -267,7 +309,7 @@ def retry_wait_s(retries: int, backoff_s: float, after_s: float | None, draw: fl
     ``backoff_s`` doubled each time, at most 30 s, of which ``draw`` (0 to 1) takes up to half away so
     that many clients do not come back at once; never less than ``after_s``, which the server asked for.
     """
-    wait_s = min(MAX_BACKOFF_S, backoff_s * 2.0**retries) * (1.0 - draw / 2)
+    wait_s = min(MAX_BACKOFF_S, backoff_s * 2.0 ** min(retries, MAX_DOUBLINGS)) * (1.0 - draw / 2)
     return max(wait_s, after_s or 0.0)
 
 
@@ -280,23 +322,6 @@ def parse_retry_after(value: str | None, now: float) -> float | None:
         return None
     with contextlib.suppress(ValueError):
         return max(0.0, float(value))
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, OverflowError):
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
     return None
-
-
-def _said_by_server(text: str) -> str:
-    """The message in an error's body, in whichever of the usual shapes it comes."""
-    with contextlib.suppress(ValueError):
-        found: Any = json.loads(text)
-        while isinstance(found, dict):
-            found = next(
-                (found[key] for key in ("error", "message", "detail", "msg") if key in found), str(found)
-            )
-        text = str(found)
-    return _excerpt(text)
-
-
-def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= MAX_EXCERPT_CHARS else line[:MAX_EXCERPT_CHARS] + "…"

@@ -37,6 +37,13 @@ class EventDecoder:
             raise EventTooLong(f"an event of more than {MAX_EVENT_CHARS} characters")
         return events
 
+    def end(self) -> str | None:
+        """The data of an event that the stream ends within, which the standard passes over; None if none."""
+        if self._rest.removesuffix("\r"):
+            self._take(self._rest.removesuffix("\r"))
+        self._rest = ""
+        return self._take("")
+
     def _take(self, line: str) -> str | None:
         """The data of the event that ``line`` ends, if it ends one."""
         if line:

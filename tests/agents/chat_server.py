@@ -113,6 +113,16 @@ def refuses(status: int, body: object = None, **headers: str) -> Reply:
     return reply
 
 
+def brings(body: str | bytes, content_type: str) -> Reply:
+    """A 200 with this body, whatever it is said to be."""
+
+    async def reply(request: web.Request) -> web.StreamResponse:
+        data = body if isinstance(body, bytes) else body.encode()
+        return web.Response(body=data, headers={"Content-Type": content_type})
+
+    return reply
+
+
 async def forever(request: web.Request) -> None:
     await asyncio.Event().wait()
 

@@ -96,7 +96,7 @@ def test_a_connection_lost_after_the_answers_end_loses_nothing(
 
 def test_an_error_inside_the_stream_is_told(serve: Serve, agent_for: AgentFor) -> None:
     server = serve(streams(event({"error": {"message": "context too long", "code": 400}})))
-    with pytest.raises(ChatError, match="the stream broke off with 'context too long'"):
+    with pytest.raises(ChatError, match="the server broke off with 'context too long'"):
         say(agent_for(server))
     server = serve(streams(event({"error": {"message": "overloaded", "code": 503}})), says("B"))
     assert say(agent_for(server)) == ["B"]

@@ -40,6 +40,25 @@ def test_events_are_found(stream: bytes, events: list[str]) -> None:
     assert decode(*(stream[at : at + 1] for at in range(len(stream)))) == events
 
 
+@pytest.mark.parametrize(
+    ("stream", "last"),
+    [
+        (b"data: a\n\ndata: b", "b"),
+        (b"data: a\n\ndata: b\n", "b"),
+        (b"data: b\r", "b"),
+        (b"data: b\ndata: c", "b\nc"),
+        (b"data: a\n\n", None),
+        (b"data: a\n\n: hm", None),
+        (b"", None),
+    ],
+)
+def test_what_the_stream_ends_within_is_told_apart(stream: bytes, last: str | None) -> None:
+    decoder = EventDecoder()
+    decoder.feed(stream)
+    assert decoder.end() == last
+    assert decoder.end() is None
+
+
 LINES = st.sampled_from(
     ["data: a", "data:b", "data: 答", "data", ": hm", "id: 3", "", "", "", "\u2028data: x"]
 )
