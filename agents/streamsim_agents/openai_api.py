@@ -22,6 +22,15 @@ from streamsim_agents.agent import Agent, Frame, Query, SessionInfo, Turn
 from streamsim_agents.chat_client import ChatClient, Endpoint
 
 PNG_MAGIC = b"\x89PNG"
+MAX_WAIT_S = 86_400
+LIMITS: Mapping[str, tuple[int, int]] = {
+    "frames": (0, 10_000),
+    "max_tokens": (1, 1_000_000),
+    "retries": (0, 10_000),
+    "backoff": (0, MAX_WAIT_S),
+}
+"""From where to where numbers may go: what no endpoint takes, and what would never end, is a slip."""
+PATH = "/chat/completions"
 
 
 class OpenAI(Agent):
@@ -70,7 +79,7 @@ class OpenAI(Agent):
             backoff=backoff,
         )
         self._endpoint = Endpoint(
-            url=base_url.rstrip("/") + "/chat/completions",
+            url=base_url.rstrip("/") + PATH,
             api_key=os.environ[api_key_env] if api_key_env else None,
             timeout_s=timeout,
             retries=retries,
@@ -92,22 +101,23 @@ class OpenAI(Agent):
     @classmethod
     def check_arguments(cls, **arguments: Any) -> None:
         """Refuse what no request could be made with."""
-        base_url = arguments.get("base_url", "http://localhost")
-        parts = urlsplit(base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"base_url: expected http://host/v1 or https://host/v1, got {base_url!r}")
-        if parts.username or parts.password or parts.query:
-            raise ValueError("base_url: give the key by api_key_env, not inside the address")
+        _check_address(arguments.get("base_url", "http://localhost"))
         variable = arguments.get("api_key_env")
-        if variable and not os.environ.get(variable):
+        key = os.environ.get(variable) if variable else None
+        if variable and not key:
             raise ValueError(
                 f"api_key_env: the environment variable {variable!r} is not set: put the key there"
             )
-        for name, least in {"frames": 0, "max_tokens": 1, "retries": 0, "backoff": 0}.items():
-            if arguments.get(name, least) < least:
-                raise ValueError(f"{name}: expected {least} or more, got {arguments[name]}")
-        if arguments.get("timeout", 1) <= 0:
-            raise ValueError(f"timeout: expected more than 0 seconds, got {arguments['timeout']}")
+        if key and not (key.isascii() and key.isprintable()):
+            raise ValueError(
+                f"api_key_env: expected a key of printable ASCII in the variable {variable!r}, got others too"
+            )
+        for name, (least, most) in LIMITS.items():
+            if name in arguments and not least <= arguments[name] <= most:
+                raise ValueError(f"{name}: expected from {least} to {most}, got {arguments[name]}")
+        if not 0 < arguments.get("timeout", 1) <= MAX_WAIT_S:
+            expected = f"expected more than 0 seconds and at most {MAX_WAIT_S}"
+            raise ValueError(f"timeout: {expected}, got {arguments['timeout']}")
 
     def begin(self, session: SessionInfo) -> None:
         """Forget the frames; connections are opened when they are needed."""
@@ -184,3 +194,27 @@ class OpenAI(Agent):
         if self._system is not None:
             messages.insert(0, {"role": "system", "content": self._system})
         return {**self._options, "messages": messages}
+
+
+def _check_address(base_url: str) -> None:
+    """``ValueError`` for an address to which no request could go, or not the one that is meant."""
+    expected = f"base_url: expected http://host/v1 or https://host/v1, got {base_url!r}"
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"{expected}: {str(error).lower()}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or any(map(str.isspace, base_url)):
+        raise ValueError(expected)
+    if port == 0:
+        raise ValueError(f"{expected}: nobody listens at port 0")
+    if parts.username or parts.password:
+        raise ValueError("base_url: give the key by api_key_env, not inside the address")
+    if parts.query or parts.fragment:
+        raise ValueError("base_url: expected an address without ? and #; a key is given by api_key_env")
+    if parts.path.rstrip("/").endswith(PATH):
+        raise ValueError(f"base_url: give the address without {PATH}, which is added to it")
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise ValueError(f"{expected}: this is no host's name") from None
