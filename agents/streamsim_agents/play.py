@@ -23,6 +23,7 @@ from streamsim_protocol.inbox import Choice, Inbox, WaitingFrame, WaitingProbe
 MAX_TEXT_CHARS = 8_000
 """A longer piece is sent in several messages: at four bytes a character they stay under the limit."""
 MAX_ERROR_CHARS = 12_000
+_BEGINNING_CHARS = 4_000
 MAX_FIGURES = 64
 MAX_NAME_CHARS = 100
 """Marks, figures and libraries: so many, and such short names, that their message stays under the limit."""
@@ -296,9 +297,18 @@ def clean(text: str, limit: int = MAX_NAME_CHARS) -> str:
 
 
 def describe_failure() -> str:
-    """The traceback of the exception in hand, its end if it is long."""
+    """The traceback of the exception in hand, cut to ``MAX_ERROR_CHARS`` where it is long.
+
+    What led to it goes first; if the last exception of a chain alone is too long, its middle goes: where
+    it came from and its type stand at the beginning, what to do about it often at the end.
+    """
     text = clean(traceback.format_exc(), limit=sys.maxsize)
-    return text if len(text) <= MAX_ERROR_CHARS else "…" + text[-MAX_ERROR_CHARS:]
+    if len(text) <= MAX_ERROR_CHARS:
+        return text
+    last = clean("".join(traceback.format_exception(sys.exception(), chain=False)), limit=sys.maxsize)
+    if len(last) <= MAX_ERROR_CHARS:
+        return "…" + text[-MAX_ERROR_CHARS:]
+    return last[:_BEGINNING_CHARS] + "…" + last[_BEGINNING_CHARS - MAX_ERROR_CHARS :]
 
 
 def _split(piece: str) -> Iterator[str]:

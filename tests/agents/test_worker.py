@@ -431,6 +431,27 @@ class TestFailures:
         settled = scene.hear()
         assert isinstance(settled, wire.Settled) and settled.error is not None
         assert len(settled.error) == MAX_ERROR_CHARS + 1 and settled.error.rstrip().endswith("the reason")
+        assert settled.error.startswith("Traceback (most recent call last):\n")
+        assert "\nValueError: ?漢" in settled.error, "its type stands where it began"
+
+    def test_long_causes_leave_the_last_exception_whole(self, stage: MakeStage) -> None:
+        agent = Diary()
+
+        def fail(frame: Frame) -> None:
+            try:
+                raise ValueError("a long cause " * 2_000)
+            except ValueError as error:
+                raise OSError("at last") from error
+
+        agent.on_observe = fail
+        scene = stage(agent)
+        scene.begin()
+        scene.show(0)
+        settled = scene.hear()
+        assert isinstance(settled, wire.Settled) and settled.error is not None
+        assert len(settled.error) == MAX_ERROR_CHARS + 1 and settled.error.startswith("…")
+        last = settled.error.rpartition("\nTraceback (most recent call last):\n")[2]
+        assert last.splitlines()[-1] == "OSError: at last" and "in fail" in last
 
     def test_begin(self, stage: MakeStage) -> None:
         class Unready(Diary):
