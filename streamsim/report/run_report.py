@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from streamsim.report.run_scores import score_run, write_scores
 from streamsim.report.run_summary import RunSummary, summarise_run
 from streamsim.report.score_table import print_scores
 from streamsim.scoring.latency import DEADLINES_S
+from streamsim_protocol.terminal import for_terminal
 
 
 def report_run(
@@ -49,13 +51,12 @@ def report_run(
             for text in scores["notices"]:
                 console.print(f"notice: {text}", markup=False, highlight=False, soft_wrap=True)
             print_scores(scores, console)
-        console.print(f"journals: {folder / 'sessions'}", soft_wrap=True, highlight=False)
-        console.print(
-            f"digest: {summary.digest}   (keep it: streamsim verify {folder} --digest …)",
-            soft_wrap=True,
-            highlight=False,
-        )
-        console.print(_next_step(folder, summary, scored=scores is not None), soft_wrap=True, highlight=False)
+        for line in (
+            f"journals: {folder / 'sessions'}",
+            f"digest: {summary.digest}   (keep it: streamsim verify {quote(str(folder))} --digest …)",
+            _next_step(folder, summary, scored=scores is not None),
+        ):
+            console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
     return run_exit_code(summary)
 
 
@@ -68,12 +69,13 @@ def run_exit_code(summary: RunSummary) -> int:
 
 
 def _next_step(folder: Path, summary: RunSummary, *, scored: bool) -> str:
-    """What to try next."""
+    """What to try next; the folder as a shell takes it."""
+    run = quote(str(folder))
     if summary.complete < summary.sessions:
-        return f"next: the same command with --out {folder} --resume   (plays what is not complete)"
+        return f"next: the same command with --out {run} --resume   (plays what is not complete)"
     if scored:
-        return f"next: streamsim score {folder}   (the same scores again, from the journals alone)"
-    return f"next: streamsim verify {folder}   (proof that nothing came early)"
+        return f"next: streamsim score {run}   (the same scores again, from the journals alone)"
+    return f"next: streamsim verify {run}   (proof that nothing came early)"
 
 
 def print_summary(summary: RunSummary, console: Console) -> None:
@@ -87,7 +89,7 @@ def print_summary(summary: RunSummary, console: Console) -> None:
     console.print(f"frames: {frames}; released early: {summary.early_releases}")
     print_time(summary, console)
     for warning in summary.warnings:
-        console.print(f"warning: {warning}", markup=False, soft_wrap=True)
+        console.print(f"warning: {for_terminal(warning)}", markup=False, soft_wrap=True)
 
 
 def _score(folder: Path, dataset: Path | None) -> dict[str, Any] | None:

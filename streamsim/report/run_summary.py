@@ -5,7 +5,6 @@ Derived from journals alone; scores come from ``run_scores`` beside it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,25 +12,16 @@ from typing import get_args
 
 import msgspec
 
-from streamsim.events import (
-    AgentFailed,
-    ChainClosed,
-    FrameSettled,
-    SessionStarted,
-    TurnEnded,
-    WarningRaised,
-)
+from streamsim.events import ChainClosed, SessionStarted, WarningRaised
 from streamsim.journal.folder import read_run_file, read_sessions
 from streamsim.journal.read import JournalFile
 from streamsim.journal.verify import run_digest
+from streamsim.report.agent_faults import AgentFaults
 from streamsim.scoring.harness import agent_figures, harness_figures, is_late
 from streamsim.scoring.latency import DEADLINES_S, latency_figures, withhold_latency
 from streamsim.scoring.record import SessionRecord, read_record
 from streamsim.scoring.verdict import Verdict, judge
 from streamsim_protocol.messages import Outcome
-
-_PLACE = re.compile(r'File "([^"]+)", line (\d+)')
-_MAX_ERROR = 200
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,10 +58,11 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
     records = [record for journal in journals if (record := read_record(journal.events())) is not None]
     outcomes: Counter[str] = Counter(dict.fromkeys(get_args(Outcome), 0))
     warnings: list[str] = []
-    errors = _AgentErrors()
+    faults = AgentFaults(run_file.config.repeat)
     repeats = range(1, run_file.config.repeat + 1)
     planned = [(episode, repeat) for repeat in repeats for episode in run_file.config.episodes]
     for journal in journals:
+        faults.see(journal)
         started = journal.started
         closed = 0
         for entry in journal.entries:
@@ -82,12 +73,6 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
                     closed += 1
                 case WarningRaised():
                     warnings.append(f"{started.episode}: {event.code}: {event.detail}")
-                case AgentFailed():
-                    errors.see(event.phase, event.error, journal)
-                case FrameSettled() if event.error is not None:
-                    errors.see("observe", event.error, journal)
-                case TurnEnded() if event.error is not None:
-                    errors.see("answer", event.error, journal)
                 case _:
                     pass
         outcomes["not_reached"] += len(started.queries) - closed
@@ -107,7 +92,7 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
         outcomes=dict(outcomes),
         early_releases=sum(record.early for record in records),
         frames=_count_frames(records),
-        warnings=[*errors.lines(), *warnings],
+        warnings=[*faults.lines(), *warnings],
         verdict=judge(records, planned=len(planned)),
         harness=harness_figures(records),
         latency={"withheld": withheld} if withheld else latency_figures(records, deadlines_s=deadlines_s),
@@ -115,31 +100,6 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
         digest=run_digest(run_file, journals),
         digests={journal.path.name: journal.digest for journal in journals},
     )
-
-
-class _AgentErrors:
-    """What the agent raised, each kind once with its count: a traceback's last line, where the rest is."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._first: dict[tuple[str, str], str] = {}
-
-    def see(self, method: str, traceback: str, journal: JournalFile) -> None:
-        """One traceback."""
-        last = (traceback.strip().splitlines() or ["no traceback"])[-1]
-        places = _PLACE.findall(traceback)
-        where = f" ({Path(places[-1][0]).name}:{places[-1][1]})" if places else ""
-        kind = (method, last[:_MAX_ERROR] + where)
-        self._counts[kind] += 1
-        self._first.setdefault(kind, journal.path.name)
-
-    def lines(self) -> list[str]:
-        """One line a kind, the most frequent first."""
-        return [
-            f"the agent raised in {method}, {count} time{'s' * (count > 1)}: {text}; "
-            f"traceback in sessions/{self._first[method, text]}"
-            for (method, text), count in self._counts.most_common()
-        ]
 
 
 def _count_frames(records: Sequence[SessionRecord]) -> dict[str, int]:

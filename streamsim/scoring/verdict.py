@@ -230,11 +230,20 @@ def _judge_guards(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
         )
 
 
+def _nothing_shown(records: Sequence[SessionRecord]) -> tuple[str, str]:
+    """Why there is nothing to judge, and what to do; warnings tell of sessions that did not complete."""
+    if not records:
+        return "no session was played: there is nothing to judge", "continue with --resume"
+    reason = "no session showed a single frame: there is nothing to judge"
+    if all(record.ended is not None and record.ended.reason == "completed" for record in records):
+        return reason, "look at the videos with `streamsim frames`"
+    return reason, "see the warnings for why, then continue with --resume"
+
+
 def _judge_completeness(records: Sequence[SessionRecord], planned: int) -> list[_Finding]:
     """Sessions that the harness, not the agent, left unfinished; runs in which nothing was shown at all."""
     if planned and not any(record.frames for record in records):
-        reason = "no session showed a single frame: there is nothing to judge"
-        return [_Finding("INVALID", reason, "see the warnings for why, then continue with --resume")]
+        return [_Finding("INVALID", *_nothing_shown(records))]
     missing = planned - len(records)
     for record in records:
         missing += record.ended is None or record.ended.reason in ("interrupted", "media_failed")

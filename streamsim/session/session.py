@@ -325,7 +325,8 @@ class Session:
             case wire.Failed():
                 self._outgoing.record(now, AgentFailed(phase=message.phase, error=message.error))
                 if message.phase in ("load", "begin"):
-                    self._end("agent_failed", now, f"the agent raised in {message.phase}")
+                    method = "__init__" if message.phase == "load" else message.phase
+                    self._end("agent_failed", now, f"the agent raised in {method}")
             case wire.Bye():
                 self._end("completed", now, "", saved=message.saved, saved_bytes=message.saved_bytes)
             case _:

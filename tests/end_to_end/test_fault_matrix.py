@@ -308,6 +308,16 @@ def test_text_of_a_flood_is_fenced_and_bounded(at_once: MatrixRun) -> None:
         assert journal.path.stat().st_size < 4_000_000
 
 
+def test_answers_that_said_too_much_are_named(at_once: MatrixRun) -> None:
+    too_long = ("task-flood", "task-huge", "status-flood")
+    named = [f"{episode} q2" for episode, fault in at_once.faults.items() if fault in too_long]
+    assert len(named) == 3
+    (warning,) = (text for text in at_once.done.report["warnings"] if "too long" in text)
+    head, _, names = warning.partition(": ")
+    assert head == "3 answers were too long (over 262144 characters) and count as failed"
+    assert sorted(names.split(", ")) == sorted(named)
+
+
 def test_half_saved_memory_never_counts(at_once: MatrixRun, after_a_while: MatrixRun) -> None:
     for run in (at_once, after_a_while):
         for fault in run.faults.values():
@@ -340,7 +350,7 @@ def test_agents_that_fail_while_they_are_made(waiting: dict[str, MatrixRun]) -> 
     ended = [journal.ended for journal in journals if journal.ended]
     assert Counter(end.reason for end in ended) == {"agent_failed": 4, "ready_timeout": 3, "completed": 1}
     assert Counter(end.detail.partition(", see")[0] for end in ended if end.reason == "agent_failed") == {
-        "the agent raised in load": 2,
+        "the agent raised in __init__": 2,
         "the agent process exited with code 9 before it connected": 1,
         "the agent process was ended by SIGKILL before it connected": 1,
     }
