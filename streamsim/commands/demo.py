@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
     console.print(
         f"done in {time.monotonic() - began:.0f} s; the journals of all sessions: {folder}/*/sessions"
     )
-    console.print(f"next: streamsim run {dataset} --agent random --clock realtime", markup=False)
+    console.print(f"next: streamsim run {quote(str(dataset))} --agent random --clock realtime", markup=False)
     console.print("      agents/README.md: write your own agent in 20 lines")
     return code
 

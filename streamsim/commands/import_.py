@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from streamsim.notice import notice
@@ -155,4 +156,4 @@ def _report(args: argparse.Namespace, imported: Imported, written: bool) -> None
     elif not args.json:
         print(f"{args.output}: {len(imported.episodes)} episodes, {queries} queries", end="")
         print(f"; {imported.refused} rows left out" if imported.refused else "")
-        print(f"next: streamsim check {args.output}")
+        print(f"next: streamsim check {quote(str(args.output))}")

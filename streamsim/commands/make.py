@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from streamsim.errors import DatasetError, UsageError
@@ -138,4 +139,4 @@ def _report(args: argparse.Namespace, annotations: Annotations, wall_s: float, c
         f"{args.output}: {len(episodes)} episodes, {len(key)} queries ({uncertain} uncertain), "
         f"in {wall_s:.1f} s, {cpu_s / len(episodes):.1f} s of CPU an episode"
     )
-    print(f"next: streamsim check {args.output}")
+    print(f"next: streamsim check {quote(str(args.output))}")
