@@ -12,6 +12,7 @@ import msgspec
 from rich.console import Console
 
 from streamsim.errors import StreamsimError
+from streamsim.journal.folder import read_run_file
 from streamsim.notice import notice
 from streamsim.report.console import PatientConsole
 from streamsim.report.latency_table import print_time
@@ -36,7 +37,8 @@ def report_run(
     was cut off; 1: something did.
     """
     summary = summarise_run(folder, deadlines_s=deadlines_s)
-    scores = _score(folder, dataset)
+    command = "run" if read_run_file(folder).config.agent else "serve"
+    scores = _score(folder, dataset, command)
     if as_json:
         report = {
             "folder": str(folder),
@@ -54,7 +56,7 @@ def report_run(
         for line in (
             f"journals: {folder / 'sessions'}",
             f"digest: {summary.digest}   (keep it: streamsim verify {quote(str(folder))} --digest …)",
-            _next_step(folder, summary, scored=scores is not None),
+            _next_step(folder, summary, command=command, scored=scores is not None),
         ):
             console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
     return run_exit_code(summary)
@@ -68,11 +70,11 @@ def run_exit_code(summary: RunSummary) -> int:
     return 1 if lost or summary.complete < summary.sessions else 0
 
 
-def _next_step(folder: Path, summary: RunSummary, *, scored: bool) -> str:
+def _next_step(folder: Path, summary: RunSummary, *, command: str, scored: bool) -> str:
     """What to try next; the folder as a shell takes it."""
     run = quote(str(folder))
     if summary.complete < summary.sessions:
-        return f"next: the same command with --out {run} --resume   (plays what is not complete)"
+        return f"next: streamsim {command} --resume --out {run}   (plays what is not complete)"
     if scored:
         return f"next: streamsim score {run}   (the same scores again, from the journals alone)"
     return f"next: streamsim verify {run}   (proof that nothing came early)"
@@ -92,15 +94,15 @@ def print_summary(summary: RunSummary, console: Console) -> None:
         console.print(f"warning: {for_terminal(warning)}", markup=False, soft_wrap=True)
 
 
-def _score(folder: Path, dataset: Path | None) -> dict[str, Any] | None:
+def _score(folder: Path, dataset: Path | None, command: str) -> dict[str, Any] | None:
     """The scores, or None with a notice: a run whose key is not at hand is still a run."""
     try:
         scores = score_run(folder, dataset=dataset)
     except StreamsimError as error:
-        notice(f"streamsim run: not scored: {error}")
+        notice(f"streamsim {command}: not scored: {error}")
         return None
     try:
         write_scores(folder, scores)
     except StreamsimError as error:
-        notice(f"streamsim run: the figures are in no file: {error}")
+        notice(f"streamsim {command}: the figures are in no file: {error}")
     return scores

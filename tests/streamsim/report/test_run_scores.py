@@ -296,7 +296,7 @@ def test_figures_that_cannot_be_kept_are_printed_all_the_same(
     report_run(run, as_json=True)
     printed = capsys.readouterr()
     assert json.loads(printed.out)["scores"]["task_accuracy"] == 1.0
-    assert printed.err.startswith(f"streamsim run: {says}") and printed.err.count("\n") == 1
+    assert printed.err.startswith(f"streamsim serve: {says}") and printed.err.count("\n") == 1
     assert not (run / ".scores.json").exists()
 
 
