@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from streamsim.plural import counted
 from streamsim_protocol.terminal import for_terminal
 
 HELP = "check a dataset: structure, causality and videos (errors), balance and cues (warnings)"
@@ -43,5 +44,7 @@ def execute(args: argparse.Namespace) -> int:
     else:
         for finding in checked.findings:
             print(for_terminal(str(finding)))
-        print(f"{args.dataset}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
+        nouns = ("episode", "query", "error", "warning")
+        told = ", ".join(map(counted, counts.values(), nouns))
+        print(f"{args.dataset}: {told}")
     return 1 if faults else 0

@@ -10,6 +10,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from streamsim.errors import DatasetError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -34,18 +36,23 @@ def execute(args: argparse.Namespace) -> int:
     """Render, play one episode in realtime, play all in lockstep with three agents, compare."""
     from rich.console import Console
 
-    from streamsim.episodes.make.produce import Recipe, make_dataset
+    from streamsim.episodes.make.produce import Recipe, make_dataset, require_legal
     from streamsim.launch.options import RunOptions
     from streamsim.report.latency_table import print_latency
     from streamsim.report.run_summary import summarise_run
+    from streamsim.writing import cannot_write
 
+    recipe = Recipe(count=EPISODES, seed=args.seed, seconds=args.seconds)
+    require_legal(recipe)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     folder = args.out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     began = time.monotonic()
     dataset = folder / "dataset"
     console.print(f"1. rendering {EPISODES} episodes of {args.seconds} s into {dataset}")
-    recipe = Recipe(count=EPISODES, seed=args.seed, seconds=args.seconds)
-    annotations = make_dataset(recipe, dataset, processes=os.cpu_count() or 1)
+    try:
+        annotations = make_dataset(recipe, dataset, processes=os.cpu_count() or 1)
+    except OSError as error:
+        raise DatasetError(cannot_write(dataset, error)) from error
     console.print(
         f"   {sum(len(episode.queries) for episode in annotations.episodes)} questions, truth known"
     )

@@ -12,6 +12,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from streamsim.errors import DatasetError, UsageError
+from streamsim.plural import counted
 
 if TYPE_CHECKING:
     from streamsim.episodes.make.produce import Annotations, Recipe
@@ -25,7 +26,7 @@ exit codes: 0 made, 2 wrong usage or the folder exists: nothing was written
 """
 
 _ROOMS_HELP = "a camera that wanders through rooms in which things leave, return, move and change"
-_MAX_COUNT = 10_000
+_MAX_PROCESSES = 1024
 _DEFAULT_SECONDS = {"rooms": 60, "revisit": 45}
 
 
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Make the data set; 0, or ``UsageError`` with nothing written."""
-    from streamsim.episodes.make.produce import Recipe, make_dataset
+    from streamsim.episodes.make.produce import Recipe, make_dataset, require_legal
     from streamsim.writing import cannot_write
 
     recipe = Recipe(
@@ -68,7 +69,9 @@ def execute(args: argparse.Namespace) -> int:
         fps=args.fps,
         style=args.style,
     )
-    _require_legal(recipe, args.processes)
+    require_legal(recipe)
+    if args.processes is not None and not 1 <= args.processes <= _MAX_PROCESSES:
+        raise UsageError(f"expected --processes from 1 to {_MAX_PROCESSES}, got {args.processes}")
     started, cpu_started = time.monotonic(), _cpu_seconds()
     try:
         annotations = make_dataset(
@@ -80,28 +83,13 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_legal(recipe: Recipe, processes: int | None) -> None:
-    from streamsim.episodes.make import revisit, rooms
-
-    module = rooms if recipe.style == "rooms" else revisit
-    limits = (
-        ("--count", recipe.count, 1, _MAX_COUNT),
-        ("--seconds", recipe.seconds, module.MIN_SECONDS, module.MAX_SECONDS),
-        ("--fps", recipe.fps, 1, 60),
-        ("--processes", 1 if processes is None else processes, 1, 1024),
-    )
-    for name, value, low, high in limits:
-        if not low <= value <= high:
-            raise UsageError(f"expected {name} from {low} to {high} for style {recipe.style!r}, got {value}")
-
-
 def _progress(recipe: Recipe) -> Callable[[str, int], None]:
     """Says on stderr how far it is: one line that is rewritten on a terminal, plain lines elsewhere."""
     words = {"plan": "planned", "draw": "drawn"}
     on_terminal = sys.stderr.isatty()
 
     def show(stage: str, done: int) -> None:
-        text = f"{done} of {recipe.count} episodes {words[stage]}"
+        text = f"{done} of {counted(recipe.count, 'episode')} {words[stage]}"
         last = done == recipe.count
         if on_terminal:
             end = "\n" if last and stage == "draw" else ""
@@ -136,7 +124,8 @@ def _report(args: argparse.Namespace, annotations: Annotations, wall_s: float, c
         print(msgspec.json.encode(report).decode())
         return
     print(
-        f"{args.output}: {len(episodes)} episodes, {len(key)} queries ({uncertain} uncertain), "
+        f"{args.output}: {counted(len(episodes), 'episode')}, {counted(len(key), 'query')} "
+        f"({uncertain} uncertain), "
         f"in {wall_s:.1f} s, {cpu_s / len(episodes):.1f} s of CPU an episode"
     )
     print(f"next: streamsim check {quote(str(args.output))}")

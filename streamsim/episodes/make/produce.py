@@ -33,20 +33,23 @@ from streamsim.episodes.make.palette import HEIGHT, WIDTH
 from streamsim.episodes.make.question import Item, word
 from streamsim.episodes.make.record import Record, take_record
 from streamsim.episodes.make.render import Renderer
-from streamsim.episodes.make.revisit import find_revisit_faults, script_revisit
-from streamsim.episodes.make.rooms import script_rooms
+from streamsim.episodes.make import revisit, rooms
 from streamsim.episodes.make.script import SECOND, Script
-from streamsim.errors import StreamsimError
+from streamsim.errors import StreamsimError, UsageError
 from streamsim.writing import folder_for
 
 Style = Literal["rooms", "revisit"]
+MAX_COUNT = 10_000
+MAX_SEED = 2**63 - 1
+MAX_FPS = 60
+"""The most that a recipe may ask for; lengths are limited by the styles."""
 _ATTEMPTS = 200
 _Spread = Callable[[Callable[[int], Any], Iterable[int]], Iterator[Any]]
 
 
 _STYLES: dict[Style, tuple[Callable[[Random, int], Script | None], Callable[[Script, Record], list[str]]]] = {
-    "rooms": (script_rooms, find_faults),
-    "revisit": (script_revisit, find_revisit_faults),
+    "rooms": (rooms.script_rooms, find_faults),
+    "revisit": (revisit.script_revisit, revisit.find_revisit_faults),
 }
 """How each style throws a script, and what it finds wrong with one."""
 
@@ -77,6 +80,20 @@ class Annotations(msgspec.Struct, frozen=True, kw_only=True):
 
     episodes: tuple[Episode, ...]
     key: tuple[KeyEntry, ...]
+
+
+def require_legal(recipe: Recipe) -> None:
+    """``UsageError``, by the name of the option, for what no episodes can be made of."""
+    module = rooms if recipe.style == "rooms" else revisit
+    limits = (
+        ("--count", recipe.count, 1, MAX_COUNT),
+        ("--seed", recipe.seed, 0, MAX_SEED),
+        ("--seconds", recipe.seconds, module.MIN_SECONDS, module.MAX_SECONDS),
+        ("--fps", recipe.fps, 1, MAX_FPS),
+    )
+    for name, value, low, high in limits:
+        if not low <= value <= high:
+            raise UsageError(f"expected {name} from {low} to {high} for style {recipe.style!r}, got {value}")
 
 
 def make_script(recipe: Recipe, index: int) -> Script:
