@@ -23,6 +23,7 @@ import msgspec
 
 from streamsim.episodes.dataset import DatasetInfo, require_free, write_dataset
 from streamsim.episodes.episode import CAUSES, Episode, EpisodeQuery, KeyEntry
+from streamsim.episodes.make import revisit, rooms
 from streamsim.episodes.make.accept import find_faults
 from streamsim.episodes.make.build_change import build_changes
 from streamsim.episodes.make.build_order import build_orders
@@ -33,7 +34,6 @@ from streamsim.episodes.make.palette import HEIGHT, WIDTH
 from streamsim.episodes.make.question import Item, word
 from streamsim.episodes.make.record import Record, take_record
 from streamsim.episodes.make.render import Renderer
-from streamsim.episodes.make import revisit, rooms
 from streamsim.episodes.make.script import SECOND, Script
 from streamsim.errors import StreamsimError, UsageError
 from streamsim.writing import folder_for

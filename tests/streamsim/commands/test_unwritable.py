@@ -205,7 +205,7 @@ def test_no_room_for_the_findings_is_said(capsys: pytest.CaptureFixture[str], tm
         assert done.returncode == 1
         assert done.stderr == "streamsim check: no space left for the output: nothing else is lost\n"
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
-    assert done.returncode == 1 and "1 errors" in done.stdout
+    assert done.returncode == 1 and "1 error," in done.stdout
 
 
 def test_a_folder_that_may_not_be_entered_is_one_line(
