@@ -3,45 +3,54 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from streamsim.notice import notice
+from streamsim.plural import counted
 
 if TYPE_CHECKING:
-    from streamsim.episodes.formats.imported import Imported, Locate
+    from streamsim.episodes.formats.imported import Imported
 
 HELP = "make a dataset of a benchmark's annotation files, or of your own questions and videos"
-EPILOG = """\
-examples:
+_STORM_EXAMPLE = """\
   streamsim import storm annotations/storm_cook.questions.jsonl \\
       --manifest manifests/storm_cook.videos.jsonl --videos videos -o storm_cook
+"""
+_CSV_EXAMPLE = """\
   streamsim import csv questions.csv --videos clips -o mine
-
+"""
+_EXIT_CODES = """
 exit codes: 0 all imported (absent videos are listed), 1 some rows were illegal and left out,
 2 a file cannot be read or parsed, or --strict and an illegal row: nothing was written
 """
+EPILOG = f"examples:\n{_STORM_EXAMPLE}{_CSV_EXAMPLE}{_EXIT_CODES}"
 
 _STORM_HELP = "STORM-Bench: questions as a JSON array, JSON lines, or per episode"
 _CSV_HELP = "your own questions: CSV or JSON rows of video, time, question, options, answer, …"
-_CSV_EPILOG = """\
-columns: video, time (seconds or H:MM:SS), question; options (a JSON list, or separated by |),
-answer (a letter, or an option's whole text) or answer_index (counted from 0); and if you have them
-id, episode, subset, kind, status (known, uncertain), causes, intensity (1 to 10), evidence_spans
+_STORM_EPILOG = f"example:\n{_STORM_EXAMPLE}{_EXIT_CODES}"
+_CSV_EPILOG = f"""\
+columns: video (a file below the videos' root), time (seconds, M:SS or H:MM:SS), question; options
+(all in one column, separated by | or a JSON list; a row without any is an open question), answer
+(a letter, or an option's whole text) or answer_index (counted from 0); and if you have them id,
+episode, subset, kind, status (known, uncertain), causes, intensity (1 to 10), evidence_spans
 ([[start, end], ...] in seconds), type, subtype
 
-example questions.csv:
+example questions.csv, for a video clips/kitchen.mp4:
   video,time,question,options,answer
-  kitchen.mp4,12,What is on the table?,a cup|a plate|nothing,B
-"""
+  kitchen.mp4,0:12,What is on the table?,a cup|a plate|nothing,B
+
+example:
+{_CSV_EXAMPLE}{_EXIT_CODES}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One sub-command per format."""
     formats = parser.add_subparsers(dest="format", metavar="FORMAT", required=True)
-    storm = _add_format(formats, "storm", _STORM_HELP, EPILOG)
+    storm = _add_format(formats, "storm", _STORM_HELP, _STORM_EPILOG)
     storm.add_argument(
         "--manifest", type=Path, action="append", default=[], metavar="FILE", help="may be given repeatedly"
     )
@@ -92,23 +101,23 @@ def _add_format(
 
 
 def _read_storm(args: argparse.Namespace) -> Imported:
-    from streamsim.episodes.formats.imported import probe_ends
+    from streamsim.episodes.formats.imported import locate_under, probe_ends
     from streamsim.episodes.formats.row import read_json_rows
     from streamsim.episodes.formats.storm import import_storm
 
     questions = [read_json_rows(path) for path in args.questions]
     manifests = [read_json_rows(path) for path in args.manifest]
-    locate = _locate(args, [*args.questions, *args.manifest])
+    locate = locate_under(_roots(args))
     return import_storm(questions, manifests, name=_name(args), locate=locate, end_of=probe_ends())
 
 
 def _read_csv(args: argparse.Namespace) -> Imported:
     from streamsim.episodes.formats.csv_rows import import_csv
-    from streamsim.episodes.formats.imported import probe_ends
+    from streamsim.episodes.formats.imported import locate_under, probe_ends
     from streamsim.episodes.formats.row import read_table_rows
 
     questions = [read_table_rows(path) for path in args.questions]
-    locate = _locate(args, args.questions)
+    locate = locate_under(_roots(args))
     return import_csv(
         questions,
         name=_name(args),
@@ -118,11 +127,11 @@ def _read_csv(args: argparse.Namespace) -> Imported:
     )
 
 
-def _locate(args: argparse.Namespace, annotations: Sequence[Path]) -> Locate:
-    from streamsim.episodes.formats.imported import locate_under
-
-    beside = dict.fromkeys(path.parent for path in annotations)
-    return locate_under([args.videos] if args.videos is not None else list(beside))
+def _roots(args: argparse.Namespace) -> Sequence[Path]:
+    """The folders below which videos are looked for."""
+    if args.videos is not None:
+        return [args.videos]
+    return list(dict.fromkeys(path.parent for path in (*args.questions, *getattr(args, "manifest", ()))))
 
 
 def _name(args: argparse.Namespace) -> str:
@@ -131,8 +140,10 @@ def _name(args: argparse.Namespace) -> str:
 
 
 def _report(args: argparse.Namespace, imported: Imported, written: bool) -> None:
+    from streamsim.episodes.formats.imported import suggest_video
+
     absent = imported.absent_videos
-    queries = sum(len(episode.queries) for episode in imported.episodes)
+    kinds = Counter(query.kind for episode in imported.episodes for query in episode.queries)
     if args.json:
         import msgspec
 
@@ -140,7 +151,8 @@ def _report(args: argparse.Namespace, imported: Imported, written: bool) -> None
             "dataset": str(args.output),
             "written": written,
             "episodes": len(imported.episodes),
-            "queries": queries,
+            "queries": kinds.total(),
+            "kinds": kinds,
             "refused": imported.refused,
             "absent_videos": absent,
             "findings": imported.findings,
@@ -149,11 +161,14 @@ def _report(args: argparse.Namespace, imported: Imported, written: bool) -> None
     if absent:
         notice(f"absent videos ({len(absent)}), looked for at:")
         for video in absent:
-            notice(f"  {video}")
+            meant = suggest_video(_roots(args), video)
+            notice(f"  {video}" + (f": did you mean {meant!r}?" if meant is not None else ""))
     if not written:
         why = "an illegal row and --strict" if imported.episodes else "no legal row"
         notice(f"nothing written: {why}")
     elif not args.json:
-        print(f"{args.output}: {len(imported.episodes)} episodes, {queries} queries", end="")
-        print(f"; {imported.refused} rows left out" if imported.refused else "")
+        told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        left_out = f"; {counted(imported.refused, 'row')} left out" if imported.refused else ""
+        episodes, queries = counted(len(imported.episodes), "episode"), counted(kinds.total(), "query")
+        print(f"{args.output}: {episodes}, {queries} ({told}){left_out}")
         print(f"next: streamsim check {quote(str(args.output))}")

@@ -3,7 +3,7 @@
 Columns (CSV) or keys (JSON); the first three are needed, an episode is a video:
 
     video            file below the videos' folder
-    time             seconds, or H:MM:SS with decimals allowed
+    time             seconds, M:SS or H:MM:SS; decimals are allowed
     question         the text
     options          a JSON list, or texts separated by |; none makes the question open
     answer           of a choice: a letter (A is the first option) or an option's whole text;
@@ -19,7 +19,9 @@ Columns (CSV) or keys (JSON); the first three are needed, an episode is a video:
     evidence_spans   a JSON list of [start, end] in seconds
     type, subtype    of the question, in your words
 
-A bare number is no answer (counted from 0 or from 1?) unless it is the text of an option. The
+A bare number is no answer (counted from 0 or from 1?) unless it is the text of an option; a lone
+letter is none where there are no options, unless the row says that its kind is open. A column for
+each option is refused: taken for open questions, such rows would score as nothing they mean. The
 dataset's chain is ``task``, or ``full`` as soon as one row has a status. This module reads no files.
 """
 
@@ -28,7 +30,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import TypeVar, get_args
@@ -61,8 +63,11 @@ _NAMES = {
 }
 _KINDS: Mapping[str, QueryKind] = {kind: kind for kind in get_args(QueryKind)}
 _STATUSES: Mapping[str, Status] = {status: status for status in get_args(Status)}
-_CLOCK_TIME = re.compile(r"(\d+):([0-5]\d):([0-5]\d(?:\.\d+)?)")
+_CLOCK_TIME = re.compile(r"(?:(\d+):([0-5]\d)|(\d+)):([0-5]\d(?:\.\d+)?)", re.ASCII)
+"""Hours and minutes, or minutes alone; seconds."""
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+_OPTION_COLUMN = re.compile(r"(?:option|choice|opt|answer)?[ _.-]?([a-z]|\d)", re.ASCII)
+_HOW_OPTIONS_ARE_WRITTEN = "options go into one column options, with | between them: a cup|a plate|nothing"
 _T = TypeVar("_T")
 
 
@@ -104,10 +109,27 @@ def _check_columns(file: RowFile, collector: Collector) -> None:
             f"{file.name}: expected the columns {', '.join(NEEDED)}, found no {missing[0]!r} "
             f"among {', '.join(map(repr, found)) or 'none'}"
         )
+    per_option = _option_columns(found)
+    if per_option and "options" not in found and "kind" not in found:
+        raise DatasetError(
+            f"{file.name}: expected no column for each option, got {', '.join(map(repr, per_option))}: "
+            f"{_HOW_OPTIONS_ARE_WRITTEN}"
+        )
     for column in found:
         if column not in COLUMNS:
             text = f"unknown column, left out; expected some of {', '.join(COLUMNS)}"
             collector.warn(file.name, None, "columns", column, text)
+
+
+def _option_columns(found: Iterable[str]) -> list[str]:
+    """The columns that hold an option each, such as a, b, c or option 1, option 2; empty if none do."""
+    labels = {
+        column: match[1]
+        for column in found
+        if column not in COLUMNS and (match := _OPTION_COLUMN.fullmatch(column.lower()))
+    }
+    starts = ("ab", "01", "12")
+    return list(labels) if any(set(start) <= set(labels.values()) for start in starts) else []
 
 
 def _episode_ids(questions: Sequence[RowFile]) -> dict[PurePosixPath, str]:
@@ -161,6 +183,13 @@ def _read_row(
     count = len(stored)
     permutation = option_permutation(query_id, count) if permute_options else tuple(range(count))
     answer = _choice(cells, stored) if kind == "choice" and len(stored) > 1 else None
+    text = _label(cells, "answer")
+    if not stored and "kind" not in cells and _LETTER.fullmatch(text):
+        raise IllegalRow(
+            "answer",
+            f"expected options where the answer is a letter, got {text!r} and none: "
+            f"{_HOW_OPTIONS_ARE_WRITTEN} (if the letter is no option's, say kind open)",
+        )
     question = cells.get("question")
     query = EpisodeQuery(
         id=query_id,
@@ -176,7 +205,7 @@ def _read_row(
         subset=subset,
         media_ns=query.media_ns,
         answer_index=None if answer is None else permutation.index(answer),
-        answer_text=_label(cells, "answer") or None if kind != "choice" else None,
+        answer_text=text or None if kind != "choice" else None,
         permutation=permutation,
         status=_one_of(cells, "status", _STATUSES),
         causes=_listed(cells.get("causes"), "causes"),
@@ -268,15 +297,16 @@ def _one_of(cells: Mapping[str, object], column: str, allowed: Mapping[str, _T])
 
 
 def _time_ns(value: object) -> int:
-    """Seconds as number or text, or H:MM:SS; a bare M:SS is refused, for it may mean H:MM."""
+    """Seconds as number or text, or M:SS or H:MM:SS as players show it."""
     if not isinstance(value, str):
         return field.as_time_ns(value, "time")
     if match := _CLOCK_TIME.fullmatch(value.strip()):
-        seconds = (int(match[1]) * 60 + int(match[2])) * 60 + Decimal(match[3])
+        hours, minutes = (match[1], match[2]) if match[1] else ("0", match[3])
+        seconds = (int(hours) * 60 + int(minutes)) * 60 + Decimal(match[4])
     elif re.fullmatch(r"\d+(\.\d*)?|\.\d+", value.strip(), re.ASCII):
         seconds = Decimal(value.strip())
     else:
-        raise IllegalRow("time", f"expected seconds or H:MM:SS, got {field.shown(value)}")
+        raise IllegalRow("time", f"expected seconds, M:SS or H:MM:SS, got {field.shown(value)}")
     if (media_ns := seconds_to_ns(str(seconds))) > MAX_MEDIA_NS:
-        raise IllegalRow("time", f"expected seconds or H:MM:SS, got {field.shown(value)}")
+        raise IllegalRow("time", f"expected seconds, M:SS or H:MM:SS, got {field.shown(value)}")
     return media_ns

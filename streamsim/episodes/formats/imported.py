@@ -166,6 +166,21 @@ def locate_under(roots: Sequence[Path]) -> Locate:
     return locate
 
 
+def suggest_video(roots: Sequence[Path], video: str) -> str | None:
+    """The path below a root that an absent video may have been meant by: its own without leading folders.
+
+    ``video`` is where it was looked for; None where there is no such file.
+    """
+    for root in (root.absolute() for root in roots):
+        if Path(video).is_relative_to(root):
+            parts = Path(video).relative_to(root).parts
+            shorter = (Path(*parts[count:]) for count in range(1, len(parts)))
+            for path in shorter:
+                if (root / path).is_file():
+                    return str(path)
+    return None
+
+
 def probe_ends() -> EndOf:
     """Look into each video once. A video that cannot be read has no end here: `check` says what is wrong."""
     from streamsim.episodes.video import probe_video

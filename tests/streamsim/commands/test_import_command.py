@@ -54,6 +54,7 @@ def test_real_footage_imports_whole(
         "written": True,
         "episodes": 2,
         "queries": 18,
+        "kinds": {"choice": 18},
         "refused": 0,
         "absent_videos": [],
         "findings": [],
@@ -87,7 +88,7 @@ def test_real_benchmark_rows_import_without_their_videos(
     files = sorted((test_data / "data/storm").glob("*.questions.jsonl"))
     assert call("storm", *files, "--videos", tmp_path / "none", "-o", tmp_path / "d") == 0
     output = capsys.readouterr()
-    assert "2 episodes, 7 queries" in output.out
+    assert "2 episodes, 7 queries (7 choice)\n" in output.out
     assert output.err.splitlines() == [
         "absent videos (2), looked for at:",
         f"  {tmp_path}/none/P02/P02-20240210-220650_revisit.mp4",
@@ -133,7 +134,7 @@ def test_an_illegal_row_is_reported_and_the_rest_is_written(
     assert output.err.splitlines()[0] == (
         f"error: {questions}:2: a_q02: answer_index: expected an index from 0 to 3, got 9"
     )
-    assert "1 rows left out" in output.out
+    assert "1 row left out" in output.out
     assert list(load_answer_key(tmp_path / "d")) == ["a_q01"]
 
 
@@ -214,13 +215,69 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path, capsys: pytest
 def test_csv_beside_its_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.mp4").write_bytes(b"picture")
     questions = tmp_path / "mine.csv"
-    questions.write_text("video,time,question,options,answer\na.mp4,1,Which?,x|y,B\nb.mp4,2,What?,,z\n")
+    questions.write_text("video,time,question,options,answer\na.mp4,1,Which?,x|y,B\nb.mp4,2,What?,,zinc\n")
     assert call("csv", questions, "-o", tmp_path / "d", "--copy") == 0
     dataset = load_dataset(tmp_path / "d")
     assert dataset.info.chain == "task"
     assert [episode.video for episode in dataset.episodes] == ["videos/v0001.mp4", str(tmp_path / "b.mp4")]
-    assert "absent videos (1)" in capsys.readouterr().err
+    output = capsys.readouterr()
+    assert output.err.splitlines() == ["absent videos (1), looked for at:", f"  {tmp_path}/b.mp4"]
+    assert output.out.startswith(f"{tmp_path}/d: 2 episodes, 2 queries (1 choice, 1 open)\n")
     assert load_answer_key(tmp_path / "d")["a_q01"].answer_index == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "root", "written", "meant"),
+    [
+        (("--videos", "clips"), "clips", "clips/a.mp4", "a.mp4"),
+        (("--videos", "../there/clips"), "../there/clips", "there/clips/a.mp4", "a.mp4"),
+        ((), ".", "there/clips/a.mp4", "clips/a.mp4"),
+    ],
+)
+def test_a_path_that_begins_with_the_root_itself_gets_a_hint(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    root: str,
+    written: str,
+    meant: str,
+) -> None:
+    (tmp_path / "there" / "clips").mkdir(parents=True)
+    (tmp_path / "there" / "clips" / "a.mp4").write_bytes(b"picture")
+    monkeypatch.chdir(tmp_path / "there")
+    Path("q.csv").write_text(f"video,time,question\n{written},1,What?\nnone/b.mp4,1,What?\n")
+    assert call("csv", "q.csv", *options, "-o", "d") == 0
+    looked_in = tmp_path / "there" / root
+    assert capsys.readouterr().err.splitlines() == [
+        "absent videos (2), looked for at:",
+        f"  {looked_in / written}: did you mean {meant!r}?",
+        f"  {looked_in / 'none/b.mp4'}",
+    ]
+
+
+def test_a_table_with_a_column_for_each_option_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions = tmp_path / "mine.csv"
+    questions.write_text("Video,Time,Question,A,B,Answer\na.mp4,0:14,Which?,a cup,a plate,A\n")
+    assert call("csv", questions, "-o", tmp_path / "d") == 2
+    assert capsys.readouterr().err == (
+        f"streamsim import: {questions}: expected no column for each option, got 'a', 'b': "
+        "options go into one column options, with | between them: a cup|a plate|nothing\n"
+    )
+    assert list(tmp_path.iterdir()) == [questions]
+
+
+@pytest.mark.parametrize(("command", "other"), [("storm", "import csv"), ("csv", "import storm")])
+def test_the_help_of_a_format_is_its_own(
+    command: str, other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        call(command, "--help")
+    shown = capsys.readouterr().out
+    assert f"\n  streamsim import {command} " in shown and other not in shown
+    assert "exit codes: 0 all imported" in shown
 
 
 def test_csv_options_are_permuted_when_asked(tmp_path: Path) -> None:

@@ -166,7 +166,9 @@ def test_answers(cells: dict[str, Any], index: int) -> None:
         ({"video": 5}, "video", "a text"),
         ({"question": None}, "question", "a text"),
         ({"time": None}, "time", "number of seconds"),
-        ({"time": "soon"}, "time", "seconds or H:MM:SS"),
+        ({"time": "soon"}, "time", "seconds, M:SS or H:MM:SS"),
+        ({"options": None}, "answer", "a letter, got 'B' and none: options go into one column options"),
+        ({"options": None, "answer": "(b)"}, "answer", "with | between them"),
         ({"status": "sure"}, "status", "known, uncertain"),
         ({"status": "known", "causes": ["missing_observation"]}, "causes", "none for a known"),
         ({"status": "uncertain"}, "causes", "at least one"),
@@ -211,6 +213,11 @@ def test_a_row_that_is_no_object_is_illegal() -> None:
         (".5", 500_000_000),
         ("0:00:24", 24_000_000_000),
         ("01:02:03.25", 3_723_250_000_000),
+        ("0:14", 14_000_000_000),
+        ("1:02", 62_000_000_000),
+        ("00:24", 24_000_000_000),
+        (" 12:05.5 ", 725_500_000_000),
+        ("75:30", 4_530_000_000_000),
         (17.05, 17_050_000_000),
         (3, 3_000_000_000),
     ],
@@ -221,12 +228,16 @@ def test_times(time: object, media_ns: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "time", ["00:24", "00:12450", "0:0:8", "0:61:00", "-1", "1,5", "1e3", "NaN", "9" * 30]
+    "time",
+    [
+        *("00:12450", "0:0:8", "1:2:03", "0:61:00", "1:60", "1:5", ":30", "1:", "1:00:00:00", "-0:14"),
+        *("0:14,5", "-1", "1,5", "1e3", "NaN", "9" * 30, "9" * 30 + ":00", "\u0661:02"),
+    ],
 )
-def test_times_that_may_mean_two_things_are_refused(time: str) -> None:
+def test_what_is_no_time_is_refused(time: str) -> None:
     (finding,) = from_json(choice(time=time)).findings
     assert (finding.level, finding.field) == ("error", "time")
-    assert "expected seconds or H:MM:SS" in finding.text
+    assert "expected seconds, M:SS or H:MM:SS" in finding.text
 
 
 # -------------------------------------------------------------------------------- ids and columns
@@ -258,6 +269,38 @@ def test_an_unknown_column_is_a_warning() -> None:
     result = from_csv("video,time,question,intensty\na.mp4,1,What?,3\n")
     assert [(f.level, f.field) for f in result.findings] == [("warning", "intensty")]
     assert len(result.key) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ("A,B", "'a', 'b'"),
+        ("a,b,c,d", "'a', 'b', 'c', 'd'"),
+        ("Option A,Option B", "'option a', 'option b'"),
+        ("option_1,option_2,note", "'option_1', 'option_2'"),
+        ("choice0,choice1", "'choice0', 'choice1'"),
+    ],
+)
+def test_a_column_for_each_option_is_an_error_of_the_file(header: str, named: str) -> None:
+    cells = ",".join("x" for _ in header.split(","))
+    with pytest.raises(DatasetError) as caught:
+        from_csv(f"Video,Time,Question,{header},Answer\na.mp4,0:14,Which?,{cells},A\n")
+    assert str(caught.value) == (
+        f"mine.csv: expected no column for each option, got {named}: "
+        "options go into one column options, with | between them: a cup|a plate|nothing"
+    )
+
+
+def test_columns_that_only_look_like_options_are_left_out() -> None:
+    result = from_csv("video,time,question,kind,a,b\na.mp4,1,What?,open,1,2\n")
+    assert [(f.level, f.field) for f in result.findings] == [("warning", "a"), ("warning", "b")]
+    result = from_csv("video,time,question,x,y\na.mp4,1,What?,1,2\n")
+    assert [(f.level, f.field) for f in result.findings] == [("warning", "x"), ("warning", "y")]
+
+
+def test_a_letter_is_the_answer_to_an_open_question_that_says_so() -> None:
+    query, entry = only(from_json(choice(options=None, kind="open")))
+    assert (query.kind, entry.answer_text) == ("open", "B")
 
 
 def test_heartbeats_need_no_question_and_no_answer() -> None:
