@@ -180,36 +180,43 @@ def _mismatches(episode: Episode, query: EpisodeQuery, entry: KeyEntry) -> Itera
 
 
 def _lacks(sound: Iterable[tuple[EpisodeQuery, KeyEntry]], info: DatasetInfo | None) -> Iterator[Finding]:
-    """What entries may lack, but scoring or analysis then misses: one warning per subset and field."""
+    """What entries may lack, but scoring or analysis then misses: one warning per subset and field.
+
+    Fields are named as the columns of an annotation file. Evidence is optional: that a subset has none at
+    all is worth a word only where the benchmark has it.
+    """
     groups: defaultdict[str, list[tuple[EpisodeQuery, KeyEntry]]] = defaultdict(list)
     for query, entry in sound:
         groups[entry.subset].append((query, entry))
     full = info is not None and info.chain == "full"
+    is_storm = info is not None and info.source.startswith(SOURCE)
     lacks: tuple[tuple[str, str, Callable[[EpisodeQuery, KeyEntry], bool]], ...] = (
         (
-            "spans_ns",
-            "no evidence: their evidence age counts from 0 s",
+            "evidence_spans",
+            "none: in figures by evidence age theirs counts from the video's start",
             lambda query, entry: not entry.spans_ns,
         ),
         (
             "status",
-            "no status, though the dataset's chain asks for it",
+            "none, though the dataset's chain asks for it",
             lambda query, entry: full and query.kind == "choice" and entry.status is None,
         ),
         (
             "intensity",
-            "a status but no intensity: they belong to no cell",
+            "a status but no intensity: they belong to no cell of Storm-BR",
             lambda query, entry: entry.status is not None and entry.intensity is None,
         ),
         (
-            "answer_text",
-            "no answer to score against",
+            "answer",
+            "none: they cannot be scored",
             lambda query, entry: query.kind == "open" and not entry.answer_text,
         ),
     )
     for subset, group in groups.items():
         for field, what, is_lacking in lacks:
             ids = [query.id for query, entry in group if is_lacking(query, entry)]
+            if field == "evidence_spans" and len(ids) == len(group) and not is_storm:
+                continue
             if ids:
                 text = f"{len(ids)} of {len(group)} queries have {what}; the first is {ids[0]!r}"
                 yield _finding("warning", KEY, None, f"subset {subset}", field, text)

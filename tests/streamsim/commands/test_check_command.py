@@ -45,7 +45,7 @@ def test_a_query_after_the_end_of_real_footage_is_an_error(
     assert main(["check", str(real_dataset)]) == 1
     output = capsys.readouterr().out.splitlines()
     assert output[0].startswith("error: public/episodes.jsonl:2: swing_q07: media_ns: expected a time within")
-    assert output[-1] == f"{real_dataset}: 2 episodes, 18 queries, 1 errors, 0 warnings"
+    assert output[-1] == f"{real_dataset}: 2 episodes, 18 queries, 1 error, 0 warnings"
 
 
 def test_no_dataset_is_wrong_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

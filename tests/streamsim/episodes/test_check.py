@@ -241,11 +241,11 @@ def test_a_query_that_sees_nothing_is_a_warning(test_data: Path, folder: Path) -
 @pytest.mark.parametrize(
     ("field", "changes"),
     [
-        ("spans_ns", [(KEY, setting("spans_ns", to=[]))]),
+        ("evidence_spans", [(KEY, setting("spans_ns", to=[]))]),
         ("intensity", [(KEY, setting("intensity", to=None))]),
         ("status", [(KEY, lambda record: record.update(status=None, causes=[]))]),
         (
-            "answer_text",
+            "answer",
             [
                 (KEY, lambda record: record.update(answer_index=None, permutation=[])),
                 (EPISODES, lambda record: record["queries"][2].update(kind="open", options=[])),
@@ -264,6 +264,18 @@ def test_what_is_lacking_is_one_warning_per_subset(
     assert (warning.file, warning.item, warning.field) == (KEY, "subset s", field)
     assert warning.text.startswith("1 of 6 queries have ")
     assert "'e2_q2'" in warning.text
+
+
+def test_a_subset_without_any_evidence_is_worth_a_word_for_the_benchmark_only(folder: Path) -> None:
+    for line in range(1, 7):
+        change(folder, KEY, line, setting("spans_ns", to=[]))
+    (warning,) = check_dataset(folder).findings
+    assert str(warning) == (
+        "warning: key/answers.jsonl: subset s: evidence_spans: 6 of 6 queries have none: in figures by "
+        "evidence age theirs counts from the video's start; the first is 'e1_q0'"
+    )
+    change_info(folder, source="my own rows")
+    assert check_dataset(folder).findings == ()
 
 
 def test_cues_are_warnings(folder: Path) -> None:
