@@ -58,7 +58,10 @@ def compare_with_dataset(
     config = run_file.config
     if dataset.digest != config.dataset_digest:
         return Offence(
-            file="run.json", line=1, found=f"dataset digest {config.dataset_digest}", expected=dataset.digest
+            file="run.json",
+            line=None,
+            found=f"dataset digest {config.dataset_digest}",
+            expected=dataset.digest,
         )
     prompts = load_prompts(Path(config.prompts) if config.prompts else None)
     if prompts.digest != config.prompts_digest:

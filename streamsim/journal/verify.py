@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from streamsim.events import AgentReady, SessionEnded, SessionStarted
+from streamsim.events import AgentReady, EndReason, SessionEnded, SessionStarted
 from streamsim.journal.conversation import ConversationCheck
 from streamsim.journal.delivery import DeliveryCheck
 from streamsim.journal.folder import (
@@ -27,33 +27,41 @@ from streamsim.journal.folder import (
 )
 from streamsim.journal.pairs import Contradiction
 from streamsim.journal.read import Entry, JournalFile, read_journal
+from streamsim.plural import counted
 from streamsim.reading import READERS, Reader
 
 _FAULT = re.compile(r"line (?P<line>\d+): (?P<text>.*)", re.DOTALL)
 
 
 class Offence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first thing in a journal that cannot be: where, what stands there, what should."""
+    """The first thing in a run that cannot be: where, what stands there, what should.
+
+    ``line`` is None where it is in no single line.
+    """
 
     file: str
-    line: int
+    line: int | None
     found: str
     expected: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: found {self.found}; expected {self.expected}"
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: found {self.found}; expected {self.expected}"
 
 
 class SessionProof(msgspec.Struct, frozen=True, kw_only=True):
     """What was verified of one journal. ``lines`` counts those before the offence, if there is one.
 
-    ``sealed``: it ends with ``SessionEnded``; what is not sealed proves a prefix only. ``newest``: no
-    later attempt of the session has begun.
+    ``sealed``: it ends with ``SessionEnded``; what is not sealed proves a prefix only. ``ended`` says how
+    the session ended, None where it is not sealed. ``newest``: it is the attempt that counts, and in the
+    run's digest.
     """
 
     file: str
     episode: str
+    repeat: int
     newest: bool
+    ended: EndReason | None
     sealed: bool
     lines: int
     frames: int
@@ -66,7 +74,7 @@ class RunProof(msgspec.Struct, frozen=True, kw_only=True):
 
     ``offence`` is the first of the run; ``missing`` are sessions that the configuration names and the
     folder does not have. ``prefix_only`` says that all is well as far as it goes, but something is
-    unsealed or missing.
+    unsealed or missing; ``incomplete`` are sessions that have an end, but another than to be completed.
     """
 
     run: str
@@ -80,9 +88,18 @@ class RunProof(msgspec.Struct, frozen=True, kw_only=True):
         """Unsealed or missing sessions keep this from being a proof of the whole."""
         return bool(self.missing) or any(proof.newest and not proof.sealed for proof in self.sessions)
 
+    @property
+    def incomplete(self) -> tuple[SessionProof, ...]:
+        """Nothing is wrong with these, but their sessions were broken off."""
+        return tuple(
+            proof for proof in self.sessions if proof.newest and proof.ended not in (None, "completed")
+        )
+
 
 def verify_run(folder: Path, *, digest: str | None = None) -> RunProof:
     """Verify every journal of a run, of all attempts; ``digest`` is the one that was printed at its end.
+
+    Its beginning does, in lower case.
 
     ``RunError`` if there is no run.
     """
@@ -94,8 +111,9 @@ def verify_run(folder: Path, *, digest: str | None = None) -> RunProof:
         proofs.append(verify_journal(journal, run_file, newest=path.name in newest))
     found_digest = run_digest(run_file, newest.values())
     offences = [proof.offence for proof in proofs if proof.offence is not None]
-    if digest is not None and digest != found_digest:
-        offences.append(Offence(file="run.json", line=1, found=f"run digest {found_digest}", expected=digest))
+    if digest is not None and not found_digest.startswith(digest):
+        compared = f"digest over run.json and {counted(len(newest), 'journal')}"
+        offences.append(Offence(file=compared, line=None, found=found_digest, expected=digest))
     return RunProof(
         run=run_file.run,
         digest=found_digest,
@@ -134,7 +152,9 @@ def verify_journal(journal: JournalFile, run_file: RunFile, *, newest: bool = Tr
     return SessionProof(
         file=name,
         episode=walk.started.episode if walk.started is not None else "",
+        repeat=walk.started.repeat if walk.started is not None else 0,
         newest=newest,
+        ended=None if journal.ended is None else journal.ended.reason,
         sealed=journal.ended is not None,
         lines=lines,
         frames=walk.frames,

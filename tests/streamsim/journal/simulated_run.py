@@ -57,8 +57,13 @@ def make_run_file(config: SessionConfig, queries: int) -> RunFile:
 
 def write_run(folder: Path, simulation: Simulation, queries: int) -> Path:
     """Write what a simulation recorded as a run of one session; returns the journal's path."""
+    write_run_file(folder, make_run_file(simulation.session.config, queries))
+    return write_journal(folder, simulation)
+
+
+def write_journal(folder: Path, simulation: Simulation) -> Path:
+    """Write what a simulation recorded as one more journal of a run; returns its path."""
     config = simulation.session.config
-    write_run_file(folder, make_run_file(config, queries))
     path = journal_path(folder, config.episode, config.repeat, config.attempt)
     digest = FIRST_DIGEST
     with path.open("wb") as file:
