@@ -184,12 +184,8 @@ def _read_row(
     permutation = option_permutation(query_id, count) if permute_options else tuple(range(count))
     answer = _choice(cells, stored) if kind == "choice" and len(stored) > 1 else None
     text = _label(cells, "answer")
-    if not stored and "kind" not in cells and _LETTER.fullmatch(text):
-        raise IllegalRow(
-            "answer",
-            f"expected options where the answer is a letter, got {text!r} and none: "
-            f"{_HOW_OPTIONS_ARE_WRITTEN} (if the letter is no option's, say kind open)",
-        )
+    if not stored and "kind" not in cells:
+        _refuse_choice_without_options(cells, text)
     question = cells.get("question")
     query = EpisodeQuery(
         id=query_id,
@@ -215,6 +211,18 @@ def _read_row(
         question_subtype=_label(cells, "subtype"),
     )
     return query, entry
+
+
+def _refuse_choice_without_options(cells: Mapping[str, object], answer: str) -> None:
+    """``IllegalRow`` if the answer of a row without options points to one."""
+    if "answer_index" in cells:
+        raise IllegalRow("answer_index", f"expected options for it, got none: {_HOW_OPTIONS_ARE_WRITTEN}")
+    if _LETTER.fullmatch(answer):
+        raise IllegalRow(
+            "answer",
+            f"expected options where the answer is a letter, got {answer!r} and none: "
+            f"{_HOW_OPTIONS_ARE_WRITTEN} (if the letter is no option's, say kind open)",
+        )
 
 
 def _choice(cells: Mapping[str, object], options: Sequence[str]) -> int:

@@ -168,6 +168,7 @@ def test_answers(cells: dict[str, Any], index: int) -> None:
         ({"time": None}, "time", "number of seconds"),
         ({"time": "soon"}, "time", "seconds, M:SS or H:MM:SS"),
         ({"options": None}, "answer", "a letter, got 'B' and none: options go into one column options"),
+        ({"options": None, "answer": "x", "answer_index": 0}, "answer_index", "options for it, got none"),
         ({"options": None, "answer": "(b)"}, "answer", "with | between them"),
         ({"status": "sure"}, "status", "known, uncertain"),
         ({"status": "known", "causes": ["missing_observation"]}, "causes", "none for a known"),
