@@ -73,6 +73,9 @@ def execute(args: argparse.Namespace) -> int:
         scores = score_predictions(
             args.questions, args.predictions, order=args.pred_order, reader=reader, cause_rule=args.causes
         )
+    notices = scores["notices"]
+    altered = scores.get("altered", [])
+    assert isinstance(notices, list) and isinstance(altered, list)
     if args.json:
         import msgspec
 
@@ -80,9 +83,11 @@ def execute(args: argparse.Namespace) -> int:
     else:
         from streamsim.report.score_table import print_scores, score_console
 
-        print_scores(scores, score_console(terminal=sys.stdout.isatty()))
-    notices = scores["notices"]
-    assert isinstance(notices, list)
+        console = score_console(terminal=sys.stdout.isatty())
+        for text in notices[: len(altered)]:  # above the figures, wherever these are kept
+            console.print(f"notice: {text}", markup=False, highlight=False, soft_wrap=True)
+        del notices[: len(altered)]
+        print_scores(scores, console)
     for text in (*notices, *unwritten):
         notice(f"notice: {text}")
     return 0

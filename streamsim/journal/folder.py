@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -30,7 +30,7 @@ from streamsim.episodes.episode import Chain
 from streamsim.episodes.sampling import Encoding, SamplingRule
 from streamsim.errors import RunError
 from streamsim.events import SessionStarted
-from streamsim.journal.read import JournalFile, read_journal
+from streamsim.journal.read import JournalFile, read_entries, read_journal
 from streamsim.writing import describe
 from streamsim_protocol.messages import ClockMode, FramePolicy, History
 
@@ -288,6 +288,32 @@ def read_sessions(folder: Path, run_file: RunFile) -> list[JournalFile]:
                 f"{journal.path}: {found}; move the file out of {str(journal.path.parent)!r}, then call again"
             )
     return journals
+
+
+def altered_journals(folder: Path, journals: Iterable[JournalFile]) -> dict[str, str]:
+    """Of a run's figures, the notices that must come first: by ``FILE:LINE``, whose chain is broken there.
+
+    ``journals`` are those that the figures are made of; a file whose very first line does not hold is
+    among none of them, and is looked up.
+    """
+    counting = {journal.path.name: journal for journal in journals}
+    found = {}
+    for path in list_journals(folder):
+        if _JOURNAL_NAME.fullmatch(path.name) is None:
+            continue
+        journal = counting.get(path.name) or _read_first_line(path)
+        if journal.altered:
+            found[f"{path.name}:{journal.fault_place[0]}"] = journal.fault_notice or ""
+    return found
+
+
+def _read_first_line(path: Path) -> JournalFile:
+    try:
+        with path.open("rb") as file:
+            entries, fault = read_entries(file.readline())
+    except OSError as error:
+        raise RunError(f"cannot read journal {str(path)!r}: {describe(error)}") from error
+    return JournalFile(path=path, entries=entries, fault=fault)
 
 
 def _stray(journal: JournalFile, run_file: RunFile) -> str | None:

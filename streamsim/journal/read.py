@@ -6,6 +6,7 @@ reason. Reading needs neither a clock nor the dataset.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,18 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended is not None and self.ended.reason == "completed"
 
     @property
+    def fault_place(self) -> tuple[int, str]:
+        """The line at which reading stopped, and why. Only where there is a fault."""
+        fault = _FAULT.fullmatch(self.fault or "")
+        assert fault is not None
+        return int(fault["line"]), fault["text"]
+
+    @property
+    def altered(self) -> bool:
+        """No server leaves a journal like this; a line that is torn is how a killed one does."""
+        return self.fault is not None and (self.ended is not None or self.fault_place[1] != "torn")
+
+    @property
     def fault_notice(self) -> str | None:
         """What a reader of figures must know of ``fault``; None where all could be read."""
         if self.fault is None:
@@ -60,6 +73,11 @@ class JournalFile(msgspec.Struct, frozen=True, kw_only=True):
             return (
                 f"{self.path.name}: {self.fault}: this stands after the session's end, so nothing is lost; "
                 "the file was changed, see `streamsim verify`"
+            )
+        if self.altered:
+            return (
+                f"{self.path.name}: the chain is broken at line {self.fault_place[0]}: the file was changed "
+                "or damaged since it was written; nothing from there on counts, see `streamsim verify`"
             )
         return f"{self.path.name}: read up to {self.fault}"
 
@@ -81,6 +99,7 @@ class _Head(msgspec.Struct):
     digest: str
 
 
+_FAULT = re.compile(r"line (?P<line>\d+): (?P<text>.*)", re.DOTALL)
 _head_decoder = msgspec.json.Decoder(_Head)
 _event_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 _DIGEST_TAIL = len(b',"digest":""}') + 64

@@ -9,7 +9,6 @@ whole one. This module decodes no video; ``redecode`` compares journals with a d
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -29,8 +28,6 @@ from streamsim.journal.pairs import Contradiction
 from streamsim.journal.read import Entry, JournalFile, read_journal
 from streamsim.plural import counted
 from streamsim.reading import READERS, Reader
-
-_FAULT = re.compile(r"line (?P<line>\d+): (?P<text>.*)", re.DOTALL)
 
 
 class Offence(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,13 +162,10 @@ def verify_journal(journal: JournalFile, run_file: RunFile, *, newest: bool = Tr
 
 def _fault_offence(name: str, journal: JournalFile) -> Offence | None:
     """A line that cannot be read on; a torn last line is how a killed server leaves its journal."""
-    fault = _FAULT.fullmatch(journal.fault or "")
-    assert fault is not None
-    if fault["text"] == "torn" and journal.ended is None:
+    if not journal.altered:
         return None
-    return Offence(
-        file=name, line=int(fault["line"]), found=fault["text"], expected="a line that continues the chain"
-    )
+    line, found = journal.fault_place
+    return Offence(file=name, line=line, found=found, expected="a line that continues the chain")
 
 
 class _Walk:

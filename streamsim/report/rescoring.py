@@ -12,7 +12,7 @@ from rich.console import Console
 
 from streamsim.errors import RunError, UsageError
 from streamsim.events import ChainClosed, FrameSettled
-from streamsim.journal.folder import read_run_file, read_sessions
+from streamsim.journal.folder import altered_journals, read_run_file, read_sessions
 from streamsim.prompts import load_prompts
 from streamsim.report.latency_table import print_latency
 from streamsim.scoring.latency import DEADLINES_S, latency_figures, withhold_latency
@@ -41,12 +41,18 @@ def rescore_run(
 
     ``RunError`` if no session of it ran to its end. Keys: ``run``, ``change``, ``sessions``,
     ``left_out``, ``outcomes``, ``frames``, ``latency``, ``recorded`` (its own latency, or why it is
-    withheld), ``drawn`` {frames, probes}, ``censored``, ``notices``.
+    withheld), ``drawn`` {frames, probes}, ``censored``, ``altered``
+    (``FILE:LINE`` where a journal's chain is broken), ``notices``, those about altered files first.
     """
     run_file = read_run_file(folder)
     journals = read_sessions(folder, run_file)
     found = [read_recorded(journal.events()) for journal in journals]
     recorded = [session for session in found if session is not None]
+    altered = altered_journals(folder, journals)
+    if not recorded and altered:
+        raise RunError(
+            f"no session of {str(folder)!r} that could be played again: {next(iter(altered.values()))}"
+        )
     if not recorded:
         raise RunError(f"no session of {str(folder)!r} ran to its end: complete it with `run --resume` first")
     pool = make_pool(recorded)
@@ -81,8 +87,10 @@ def rescore_run(
             "probes": sum(session.drawn_probes for session in rescored),
         },
         "censored": sum(session.censored for session in rescored),
+        "altered": list(altered),
         "notices": [
-            *(journal.fault_notice for journal in journals if journal.fault_notice),
+            *altered.values(),
+            *(journal.fault_notice for journal in journals if journal.fault_notice and not journal.altered),
             *_notices(rescored, len(journals) - len(recorded), lanes),
         ],
     }
@@ -121,6 +129,9 @@ def read_profile(path: Path) -> ServiceProfile:
 
 def print_rescored(figures: dict[str, Any], console: Console) -> None:
     """The figures for people: as recorded, then as they would be."""
+    altered = len(figures["altered"])
+    for notice in figures["notices"][:altered]:
+        console.print(f"notice: {notice}", markup=False, highlight=False, soft_wrap=True)
     change = ", ".join(f"{name} {value}" for name, value in figures["change"].items() if value is not None)
     console.print(f"{figures['sessions']} sessions played again in simulated time: {change}", highlight=False)
     for name in ("outcomes", "frames"):
@@ -130,7 +141,7 @@ def print_rescored(figures: dict[str, Any], console: Console) -> None:
     print_latency(figures["recorded"], console)
     console.print("as it would be:", highlight=False)
     print_latency(figures["latency"], console)
-    for notice in figures["notices"]:
+    for notice in figures["notices"][altered:]:
         console.print(f"notice: {notice}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -50,7 +50,7 @@ def report_run(
         console = PatientConsole()
         print_summary(summary, console)
         if scores is not None:
-            for text in scores["notices"]:
+            for text in scores["notices"][len(scores["altered"]) :]:  # those the summary has told
                 console.print(f"notice: {text}", markup=False, highlight=False, soft_wrap=True)
             print_scores(scores, console)
         for line in (
@@ -81,7 +81,10 @@ def _next_step(folder: Path, summary: RunSummary, *, command: str, scored: bool)
 
 
 def print_summary(summary: RunSummary, console: Console) -> None:
-    """Outcomes, counters, verdict, latency and warnings."""
+    """Outcomes, counters, verdict, latency and warnings; before all, what of it was changed afterwards."""
+    altered = len(summary.altered)
+    for warning in summary.warnings[:altered]:
+        console.print(f"warning: {for_terminal(warning)}", markup=False, highlight=False, soft_wrap=True)
     outcomes = ", ".join(f"{name} {count}" for name, count in summary.outcomes.items() if count)
     console.print(
         f"{summary.sessions} session{'s' * (summary.sessions != 1)} ({summary.complete} complete), "
@@ -90,7 +93,7 @@ def print_summary(summary: RunSummary, console: Console) -> None:
     frames = ", ".join(f"{name} {count}" for name, count in summary.frames.items())
     console.print(f"frames: {frames}; released early: {summary.early_releases}")
     print_time(summary, console)
-    for warning in summary.warnings:
+    for warning in summary.warnings[altered:]:
         console.print(f"warning: {for_terminal(warning)}", markup=False, soft_wrap=True)
 
 

@@ -16,7 +16,7 @@ from streamsim.episodes.dataset import Dataset, key_digest, load_answer_key, loa
 from streamsim.episodes.episode import KeyEntry
 from streamsim.episodes.rule import key_faults
 from streamsim.errors import DatasetError, RunError
-from streamsim.journal.folder import RunFile, read_run_file, read_sessions
+from streamsim.journal.folder import RunFile, altered_journals, read_run_file, read_sessions
 from streamsim.journal.read import JournalFile
 from streamsim.reading import Reader
 from streamsim.scoring.answers import join_run, partial_notice
@@ -39,7 +39,8 @@ def score_run(
     """The figures of a run, also one that was broken off; the keys are those of ``scoring.summary``.
 
     Beside them: ``run``, ``reader`` (which read the letters), ``partial`` ({answered, planned}, None
-    when all were answered) and ``notices``. ``dataset`` is where the dataset lies now, if not where
+    when all were answered), ``altered`` (``FILE:LINE`` where a journal's chain is broken) and ``notices``,
+    those about altered files first, one each. ``dataset`` is where the dataset lies now, if not where
     the run found it. With ``reader``, raw texts are read anew. ``RunError`` if the dataset is no
     longer the one that was run.
     """
@@ -69,10 +70,12 @@ def score_run(
     asked = sum(len(items) for items in repeats)
     changed = run_file.key_digest is not None and run_file.key_digest != key_digest(loaded.public)
     read_by = config.reader if reader is None else reader.name
+    altered = altered_journals(folder, journals)
     notices = [
+        *altered.values(),
         *(["the answer key has changed since the run: these scores are by the new one"] if changed else []),
         *_coverage_notices(answered, asked, planned, key),
-        *(journal.fault_notice for journal in journals if journal.fault_notice),
+        *(journal.fault_notice for journal in journals if journal.fault_notice and not journal.altered),
         *unreadable_notices(sessions, read_by),
         *figure_notices(summary),
     ]
@@ -81,6 +84,7 @@ def score_run(
         "reader": read_by,
         **summary,
         "partial": None if answered == asked else {"answered": answered, "planned": asked},
+        "altered": list(altered),
         "notices": notices,
     }
 

@@ -13,7 +13,7 @@ from typing import get_args
 import msgspec
 
 from streamsim.events import ChainClosed, SessionStarted, WarningRaised
-from streamsim.journal.folder import read_run_file, read_sessions
+from streamsim.journal.folder import altered_journals, read_run_file, read_sessions
 from streamsim.journal.read import JournalFile
 from streamsim.journal.verify import run_digest
 from streamsim.report.agent_faults import AgentFaults
@@ -29,7 +29,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     ``frames`` counts in (sent), out (settled), skipped, failed and late (released more than 50 ms after due,
     the client's lack of credit left out). ``complete`` sessions are those that need not be played again.
-    ``digest`` is over those of all sessions: kept elsewhere, it shows later changes.
+    ``digest`` is over those of all sessions: kept elsewhere, it shows later changes. ``altered`` are places
+    (``FILE:LINE``) where a journal's chain is broken; the first ``warnings`` are about these, one each.
     """
 
     run: str
@@ -39,6 +40,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: dict[str, int]
     early_releases: int
     frames: dict[str, int]
+    altered: list[str]
     warnings: list[str]
     verdict: Verdict
     harness: dict[str, object]
@@ -82,6 +84,7 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
         if (episode, repeat) not in played:
             outcomes["not_reached"] += run_file.queries[episode]
             warnings.append(f"{episode}: repeat {repeat} has not been played: continue with --resume")
+    altered = altered_journals(folder, journals)
     lanes = max((record.started.lanes for record in records), default=1)
     withheld = withhold_latency(run_file.config.clock, lanes)
     return RunSummary(
@@ -92,7 +95,8 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
         outcomes=dict(outcomes),
         early_releases=sum(record.early for record in records),
         frames=_count_frames(records),
-        warnings=[*faults.lines(), *warnings],
+        altered=list(altered),
+        warnings=[*altered.values(), *faults.lines(), *warnings],
         verdict=judge(records, planned=len(planned)),
         harness=harness_figures(records),
         latency={"withheld": withheld} if withheld else latency_figures(records, deadlines_s=deadlines_s),
@@ -118,7 +122,7 @@ def _count_frames(records: Sequence[SessionRecord]) -> dict[str, int]:
 def _ending_warnings(journal: JournalFile) -> list[str]:
     started: SessionStarted = journal.started
     warnings = []
-    if journal.fault_notice is not None:
+    if journal.fault_notice is not None and not journal.altered:
         warnings.append(journal.fault_notice)
     if journal.ended is None:
         warnings.append(f"{started.episode}: the session has no end: the server was killed")

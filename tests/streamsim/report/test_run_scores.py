@@ -18,8 +18,11 @@ from streamsim.events import AnyEvent, Instant, SessionEnded
 from streamsim.journal.folder import journal_path, read_run_file, write_run_file
 from streamsim.journal.write import FIRST_DIGEST, encode_line
 from streamsim.reading import READERS
+from streamsim.report.rescoring import rescore_run
 from streamsim.report.run_report import report_run
 from streamsim.report.run_scores import score_run, write_scores
+from streamsim.report.run_summary import summarise_run
+from streamsim.scoring.rescore import Change
 from streamsim.testing import tiny_config
 from streamsim_protocol.messages import Outcome
 from tests.streamsim.journal.conversation_for_tests import chain, started
@@ -323,3 +326,54 @@ def test_what_stands_behind_a_session_is_told(dataset: Path, tmp_path: Path) -> 
     behind, torn = notices_of(scores, ".1.1.jsonl")
     assert behind.startswith("e1.1.1.jsonl: line ") and "so nothing is lost" in behind
     assert torn.startswith("e2.1.1.jsonl: read up to line ") and torn.endswith(": torn")
+
+
+@pytest.mark.parametrize(
+    ("event", "before", "after"),
+    [("ProbeRead", '"letters":"B"', '"letters":"C"'), ("SessionStarted", '"e1-1"', '"e1-3"')],
+    ids=["a letter", "the first line"],
+)
+def test_what_was_changed_is_told_above_all(
+    dataset: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    event: str,
+    before: str,
+    after: str,
+) -> None:
+    """One letter of a journal was changed: nothing from there on counts, and every figure says so first."""
+    run = make_run(dataset, tmp_path / "run")
+    for episode in EPISODES:
+        write_session(run, episode, ALL_RIGHT, behind=b"")
+    journal = journal_path(run, "e1", 1, 1)
+    lines = journal.read_text().splitlines(keepends=True)
+    number = next(number for number, line in enumerate(lines) if f'"{event}"' in line)
+    assert before in lines[number]
+    lines[number] = lines[number].replace(before, after)
+    journal.write_text("".join(lines))
+    place = f"e1.1.1.jsonl:{number + 1}"
+    told = (
+        f"e1.1.1.jsonl: the chain is broken at line {number + 1}: the file was changed or damaged since it "
+        "was written; nothing from there on counts, see `streamsim verify`"
+    )
+    assert main(["score", str(run)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0] == f"notice: {told}" and "chain" not in printed.err
+    kept = json.loads((run / "scores.json").read_text())
+    assert (kept["altered"], kept["notices"][0]) == ([place], told)
+    assert kept["partial"] == {"answered": 2, "planned": 4}
+    assert main(["score", str(run), "--json"]) == 0
+    assert f"notice: {told}\n" in capsys.readouterr().err
+    summary = summarise_run(run)
+    assert (summary.altered, summary.warnings[0]) == ([place], told)
+    report_run(run, as_json=False)
+    out = capsys.readouterr().out
+    assert out.splitlines()[0] == f"warning: {told}" and out.count("the chain is broken") == 1
+    figures = rescore_run(run, Change())
+    assert isinstance(figures["notices"], list)
+    assert (figures["altered"], figures["notices"][0]) == ([place], told)
+    assert main(["rescore", str(run)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"notice: {told}"
+    journal_path(run, "e2", 1, 1).unlink()
+    with pytest.raises(RunError, match=r"that could be played again: e1.1.1.jsonl: the chain is broken"):
+        rescore_run(run, Change())
