@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import get_args
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from streamsim.server.notices import Notice
+from streamsim_protocol.messages import Outcome
 
 REFRESH_PER_SECOND = 4
+_UNANSWERED = tuple(outcome for outcome in get_args(Outcome) if outcome != "answered")
 
 
 @dataclass(slots=True)
@@ -36,7 +39,6 @@ class RunDisplay:
         self._sessions = sessions
         self._quiet = quiet
         self._ended = 0
-        self._outcomes: Counter[str] = Counter()
         self._lanes: dict[int, _LaneView] = {}
         self._live = Live(console=console, refresh_per_second=REFRESH_PER_SECOND, transient=True)
 
@@ -64,12 +66,13 @@ class RunDisplay:
                 lane.media_ns = notice.media_ns
             case "outcome":
                 lane.outcomes[notice.detail] += 1
-                self._outcomes[notice.detail] += 1
             case "ended":
                 self._ended += 1
                 lane.state = notice.detail
-                answered = f"{lane.outcomes['answered']} of {lane.queries} answered"
-                self._line(f"[{self._ended}/{self._sessions}] {lane.episode}: {notice.detail}, {answered}")
+                answers = f"{lane.outcomes['answered']} of {lane.queries} answered{_others(lane.outcomes)}"
+                self._line(f"[{self._ended}/{self._sessions}] {lane.episode}: {notice.detail}, {answers}")
+            case "failure":
+                self._line(f"{lane.episode}: {notice.detail}")
             case "warning":
                 self._line(f"warning: {lane.episode}: {notice.detail}")
             case "listening" | "refused" | "failed":
@@ -86,6 +89,12 @@ class RunDisplay:
         for name in ("lane", "episode", "state", "media", "answers"):
             table.add_column(name, no_wrap=True)
         for number, lane in sorted(self._lanes.items()):
-            answers = f"{sum(lane.outcomes.values())}/{lane.queries}"
+            answers = f"{lane.outcomes['answered']}/{lane.queries}{_others(lane.outcomes)}"
             table.add_row(str(number), lane.episode, lane.state, f"{lane.media_ns / 1e9:.0f} s", answers)
         return table
+
+
+def _others(outcomes: Counter[str]) -> str:
+    """What became of the queries that were not answered, as ``, 2 failed``; empty if all were."""
+    counts = ((outcomes[outcome], outcome.replace("_", " ")) for outcome in _UNANSWERED)
+    return "".join(f", {count} {words}" for count, words in counts if count)

@@ -23,6 +23,7 @@ from streamsim.events import (
     SessionStarted,
     WarningRaised,
 )
+from streamsim.server.failure import FirstFailures
 from streamsim.server.plan import Job
 
 POSITION_INTERVAL_NS = 500_000_000
@@ -34,7 +35,16 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One notice; which fields are set depends on ``kind``."""
 
     kind: Literal[
-        "listening", "refused", "failed", "session", "ready", "position", "outcome", "warning", "ended"
+        "listening",
+        "refused",
+        "failed",
+        "session",
+        "ready",
+        "position",
+        "outcome",
+        "failure",
+        "warning",
+        "ended",
     ]
     lane: int = 0
     episode: str = ""
@@ -53,6 +63,7 @@ class Notices:
         self._descriptor = descriptor
         self._open = True
         self._last_position_ns: dict[int, int] = {}
+        self._failures = FirstFailures()
         self._encoder = msgspec.json.Encoder()
         os.set_blocking(descriptor, False)
 
@@ -98,10 +109,14 @@ class Notices:
                 self._write(Notice(kind="ended", lane=lane, detail=detail, media_ns=at.media_ns))
             case _:
                 pass
+        failure = self._failures.see(event)
+        if failure is not None and self._write(Notice(kind="failure", lane=lane, detail=failure)):
+            self._failures.note_told(failure)
 
-    def _write(self, notice: Notice, *, wait: bool = False) -> None:
+    def _write(self, notice: Notice, *, wait: bool = False) -> bool:
+        """Whether it was written."""
         if not self._open:
-            return
+            return False
         if wait:  # nothing is being played yet
             select.select([], [self._descriptor], [])
         if len(notice.detail) > MAX_DETAIL_CHARS:
@@ -110,6 +125,8 @@ class Notices:
         try:
             os.write(self._descriptor, line)  # shorter than PIPE_BUF: whole or not at all
         except BlockingIOError:
-            pass
+            return False
         except OSError:
             self._open = False
+            return False
+        return True
