@@ -17,6 +17,8 @@ from fractions import Fraction
 from random import Random
 from typing import TypeVar
 
+import msgspec
+
 from streamsim.clock import RealtimeClock
 from streamsim.episodes.episode import EpisodeQuery, frame_media_ns
 from streamsim.events import (
@@ -317,7 +319,7 @@ def rescore_session(
     ).run()
     return Rescored(
         recorded=recorded,
-        events=simulation.events,
+        events=[times.book(at, event) for at, event in simulation.events],
         drawn_frames=times.drawn_frames,
         drawn_probes=times.drawn_probes,
         censored=times.censored,
@@ -386,6 +388,34 @@ class _Times:
                 return turn.text_back_ns
             case wire.TurnEnded():
                 return turn.ended_back_ns
+
+    def book(self, at: Instant, event: AnyEvent) -> tuple[Instant, AnyEvent]:
+        """Put what the harness took where it was recorded: the simulation plays it where it has room for it.
+
+        A probe's lateness was played as a part of its way to the agent, a worker's hesitation as work: they
+        become the lateness of its sending, and waiting.
+        """
+        match event:
+            case ProbeSent():
+                late_ns = self._turn((event.query, event.probe)).lateness_ns
+                return Instant(at.media_ns + late_ns, at.wall_ns + late_ns), event
+            case TurnStarted() if event.turn in self._names:
+                gap_ns = self._turn(self._names[event.turn]).gap_ns
+                return at, msgspec.structs.replace(event, waited_ns=event.waited_ns + gap_ns)
+            case TurnEnded() if event.turn in self._names:
+                gap_ns = self._turn(self._names[event.turn]).gap_ns
+                first_text_ns = event.first_text_ns
+                if first_text_ns is not None:
+                    first_text_ns -= gap_ns
+                service_ns = max(0, event.service_ns - gap_ns)  # it may have been closed while it hesitated
+                return at, msgspec.structs.replace(event, service_ns=service_ns, first_text_ns=first_text_ns)
+            case FrameSettled() if event.outcome != "skipped":
+                gap_ns = self._recorded.frame_gap_ns.get(event.k, 0)
+                return at, msgspec.structs.replace(
+                    event, waited_ns=event.waited_ns + gap_ns, service_ns=event.service_ns - gap_ns
+                )
+            case _:
+                return at, event
 
     def _frame_service_ns(self, k: int) -> int:
         profile = self._change.profile

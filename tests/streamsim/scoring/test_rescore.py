@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from random import Random
 
+import msgspec
 import pytest
 
 from streamsim.events import (
@@ -25,6 +26,7 @@ from streamsim.events import (
     TurnStarted,
 )
 from streamsim.prompts import load_prompts
+from streamsim.scoring.record import read_record
 from streamsim.scoring.rescore import (
     Change,
     Rescored,
@@ -138,6 +140,68 @@ def test_what_the_harness_took_does_not_scale() -> None:
     expected = simulate(1, Fraction(1, 2), "all", **delays)
     stamps = [story[:2] for story in kept(rescored.events)]
     assert stamps[:-1] == [story[:2] for story in kept(expected.events)][:-1]  # the bye is no latency
+
+
+LATE_NS, GAP_NS = seconds(0.005), seconds(0.003)
+
+
+def record_harness() -> list[tuple[Instant, AnyEvent]]:
+    """A session whose probes went out 5 ms late, and whose worker, though free, hesitated for 3 ms.
+
+    The simulation knows neither: a way that is longer and work that is longer are told as what they were.
+    """
+
+    def answer(probe: wire.ProbeMessage) -> Utterance:
+        return Utterance(service_ns=GAP_NS + seconds(0.01), pieces=((GAP_NS + seconds(0.004), "A"),))
+
+    def way(message: wire.ServerMessage) -> int:
+        return seconds(0.02) + LATE_NS * isinstance(message, wire.ProbeMessage)
+
+    agent = SimulatedAgent(observe=lambda k: seconds(0.1), answer=answer)
+    played = tiny_simulation(
+        [tiny_query("a", 1.5), tiny_query("b", 2.5)],
+        agent,
+        samples=4,
+        chain="task",
+        to_agent_ns=way,  # type: ignore[arg-type]
+        to_server_ns=seconds(0.02),
+    ).run()
+    told: list[tuple[Instant, AnyEvent]] = []
+    for at, event in played.events:
+        match event:
+            case ProbeSent():
+                told.append((Instant(at.media_ns + LATE_NS, at.wall_ns + LATE_NS), event))
+            case TurnStarted():
+                later = Instant(at.media_ns + GAP_NS, at.wall_ns + GAP_NS)
+                told.append((later, msgspec.structs.replace(event, waited_ns=event.waited_ns + GAP_NS)))
+            case TurnEnded(first_text_ns=int(first_ns)):
+                service_ns, first_ns = event.service_ns - GAP_NS, first_ns - GAP_NS
+                ended = msgspec.structs.replace(event, service_ns=service_ns, first_text_ns=first_ns)
+                told.append((at, ended))
+            case _:
+                told.append((at, event))
+    return told
+
+
+@pytest.mark.parametrize("factor", [Fraction(1), Fraction(1, 2), Fraction(1, 1000), Fraction(3)])
+def test_what_the_harness_took_stays_where_it_was_recorded(factor: Fraction) -> None:
+    events = record_harness()
+    before, after = read_record(events), read_record(rescore(events, Change(factor=factor)).events)
+    assert before is not None and after is not None
+    assert [probe.query for probe in before.probes] == ["q1", "q2"]
+    for was, would_be in zip(before.probes, after.probes, strict=True):
+        assert was.final is not None and would_be.final is not None
+        parts, scaled = was.parts(), would_be.parts()
+        assert parts is not None and scaled is not None
+        assert (parts.dispatch_ns, parts.transport_ns) == (LATE_NS, seconds(0.04))
+        assert (parts.waited_ns, parts.agent_service_ns) == (GAP_NS, seconds(0.01))
+        assert (scaled.dispatch_ns, scaled.transport_ns) == (LATE_NS, seconds(0.04))
+        assert (scaled.waited_ns, scaled.agent_service_ns) == (GAP_NS, int(seconds(0.01) * factor))
+        saved_ns = seconds(0.01) * (1 - factor)
+        for begin in ("sent", "due"):
+            was_ns = was.final.wall_ns - getattr(was, begin).wall_ns
+            would_be_ns = would_be.final.wall_ns - getattr(would_be, begin).wall_ns
+            assert was_ns - would_be_ns == saved_ns
 
 
 def test_a_shorter_deadline_closes_what_took_longer() -> None:
