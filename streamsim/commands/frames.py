@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamsim.notice import notice
+from streamsim.plural import counted
 
 if TYPE_CHECKING:
     from streamsim.episodes.sampling import Sample
@@ -81,7 +82,8 @@ def execute(args: argparse.Namespace) -> int:
     if args.json:
         print(msgspec.json.encode({"samples": rows, "damaged": damaged, "error": problem}).decode())
     elif count or not problem:
-        print(f"{args.video}: {count} samples, {damaged} damaged pictures in the file")
+        pictures = counted(damaged, "damaged picture")
+        print(f"{args.video}: {counted(count, 'sample')}, {pictures} in the file")
     return 1 if problem else 0
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from streamsim.errors import UsageError
 from streamsim.launch.options import LOCKSTEP_ANSWER_TIMEOUT_S, MAX_DEADLINE_S, RunOptions
+from streamsim.plural import counted
 
 HELP = "play a dataset to an agent as live sessions and score its answers"
 EPILOG = """example:
@@ -39,12 +40,13 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """What fixes a run, whoever starts the agents.
+def add_run_arguments(parser: argparse.ArgumentParser, *, serving: bool = False) -> None:
+    """What fixes a run; ``serving``: somebody else starts the agents.
 
     What is not given stays None: then it is as by default or, with ``--resume``, as the run has it.
     """
     default = RunOptions(dataset=Path(), agent=None)
+    suffix, anew = ("serve", "--sessions, --host, --port") if serving else ("AGENT", "--sessions, --port")
     new = parser.add_argument
     new(
         "dataset",
@@ -53,8 +55,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DATASET",
         help="a dataset folder (required but with --resume)",
     )
-    new("--out", type=Path, metavar="DIR", help="the run folder (default: runs/YYYYMMDD-HHMMSS-AGENT)")
-    new("--resume", action="store_true", help="go on with the run in --out, under the options that it has")
+    new("--out", type=Path, metavar="DIR", help=f"the run folder (default: runs/YYYYMMDD-HHMMSS-{suffix})")
+    new(
+        "--resume",
+        action="store_true",
+        help="go on with the run in --out; takes from the run all that fixes its figures; "
+        f"{anew} and --deadline are said anew",
+    )
     new(
         "--clock",
         choices=("realtime", "skip", "scaled", "lockstep"),
@@ -218,7 +225,9 @@ def play_and_report(
     assert isinstance(planned, PlannedRun)
     where = f"run folder: {planned.folder}"
     if planned.complete:
-        where += f" ({planned.complete} sessions are complete, {len(planned.plan.jobs)} to play)"
+        are = "is" if planned.complete == 1 else "are"
+        complete = f"{counted(planned.complete, 'session')} {are} complete"
+        where += f" ({complete}, {len(planned.plan.jobs)} to play)"
     notice(where)
     end = play(planned, quiet=as_json, announce_urls=announce_urls)
     code = report_run(

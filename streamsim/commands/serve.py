@@ -19,7 +19,7 @@ With --host 0.0.0.0 agents on other hosts may connect: the token in the address 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of a run, but for the agent's."""
     parser.add_argument("--host", help="the address to listen on (default: 127.0.0.1)")
-    run.add_run_arguments(parser)
+    run.add_run_arguments(parser, serving=True)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

@@ -22,6 +22,7 @@ from streamsim.episodes.formats.storm import SOURCE, storm_faults
 from streamsim.episodes.rule import Fault, end_faults, episode_id_faults, in_seconds, key_faults, query_faults
 from streamsim.episodes.sampling import Sampling, VideoInfo
 from streamsim.errors import VideoError
+from streamsim.plural import counted
 from streamsim.text import without_mark
 from streamsim.writing import describe
 
@@ -218,7 +219,9 @@ def _lacks(sound: Iterable[tuple[EpisodeQuery, KeyEntry]], info: DatasetInfo | N
             if field == "evidence_spans" and len(ids) == len(group) and not is_storm:
                 continue
             if ids:
-                text = f"{len(ids)} of {len(group)} queries have {what}; the first is {ids[0]!r}"
+                have = "has" if len(ids) == 1 else "have"
+                of = f"{len(ids)} of {counted(len(group), 'query')}"
+                text = f"{of} {have} {what}; the first is {ids[0]!r}"
                 yield _finding("warning", KEY, None, f"subset {subset}", field, text)
 
 

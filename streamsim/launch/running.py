@@ -105,8 +105,6 @@ def _describe_address(url: str, host: str) -> list[str]:
     if listens_everywhere(host):
         address = urlsplit(url)
         elsewhere = address._replace(netloc=f"{socket.gethostname()}:{address.port}").geturl()
-        lines.append(
-            f"  on another host: streamsim join {shlex.quote(elsewhere)} --agent NAME "
-            "(or this machine's address in place of its name)"
-        )
+        lines.append("on another host (if it does not know this one by its name, put its address there):")
+        lines.append(f"  streamsim join {shlex.quote(elsewhere)} --agent NAME")
     return lines

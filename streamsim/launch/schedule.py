@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamsim.episodes.episode import EpisodeQuery
 from streamsim.launch.planning import PlannedRun
+from streamsim.plural import counted
 
 
 def schedule_object(planned: PlannedRun) -> dict[str, object]:
@@ -29,7 +30,8 @@ def schedule_object(planned: PlannedRun) -> dict[str, object]:
 
 def schedule_lines(planned: PlannedRun) -> list[str]:
     """The schedule for people."""
-    lines = [f"{len(planned.plan.jobs)} sessions in {planned.plan.lanes} lanes, into {planned.folder}"]
+    sessions, lanes = counted(len(planned.plan.jobs), "session"), counted(planned.plan.lanes, "lane")
+    lines = [f"{sessions} in {lanes}, into {planned.folder}"]
     for job in planned.plan.jobs:
         episode = planned.dataset.episodes[job.episode]
         lines.append(f"{episode.id} (repeat {job.repeat}, attempt {job.attempt}):")

@@ -3,7 +3,8 @@
 The first line of standard input is a ``ServerPlan``, each further one a ``Control``; its end, like
 SIGTERM, stops the run gracefully, so a server never outlives whoever started it. Standard output
 carries notices, one JSON object a line: ``listening``, ``session``, ``position``, ``outcome``,
-``failure``, ``ended``. Exit codes: 0 all jobs were tried, 2 the plan cannot be served, 143 stopped by a signal.
+``failure``, ``ended``. Exit codes: 0 all jobs were tried, 2 the plan cannot be served, 143 stopped by a
+signal.
 """
 
 from __future__ import annotations

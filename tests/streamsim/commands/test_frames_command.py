@@ -76,6 +76,12 @@ def test_lines_for_people(make_clip: MakeClip, capsys: pytest.CaptureFixture[str
     ]
 
 
+def test_one_sample_is_told_in_the_singular(make_clip: MakeClip, capsys: pytest.CaptureFixture[str]) -> None:
+    clip = make_clip("short.mkv", [0, 200])
+    assert main(["frames", str(clip)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{clip}: 1 sample, 0 damaged pictures in the file"
+
+
 def test_a_bad_video_is_exit_1_and_said_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "no.mp4").write_bytes(b"")
     says = f"no video in {str(tmp_path / 'no.mp4')!r}: the file is empty"

@@ -262,7 +262,7 @@ def test_what_is_lacking_is_one_warning_per_subset(
     assert found(folder) == []
     (warning,) = check_dataset(folder).findings
     assert (warning.file, warning.item, warning.field) == (KEY, "subset s", field)
-    assert warning.text.startswith("1 of 6 queries have ")
+    assert warning.text.startswith("1 of 6 queries has ")
     assert "'e2_q2'" in warning.text
 
 

@@ -123,7 +123,7 @@ def test_the_table_counts_answers_and_not_what_became_of_the_others() -> None:
             "the agent gave up a turn without a reason; the run goes on",
         ),
         (TurnEnded(turn=1, reason="closed", service_ns=0, first_text_ns=None, marks={}), None),
-        (FrameSettled(k=0, outcome="observed", waited_ns=0, service_ns=0), None),
+        (FrameSettled(k=0, outcome="processed", waited_ns=0, service_ns=0), None),
     ],
 )
 def test_what_counts_as_a_failure(event: AnyEvent, text: str | None) -> None:
