@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from streamsim.cli import main
+from streamsim.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

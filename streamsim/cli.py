@@ -23,6 +23,7 @@ from streamsim import __version__
 from streamsim.errors import StreamsimError
 from streamsim.notice import notice
 from streamsim.writing import describe, is_full
+from streamsim_protocol.interrupt import EXIT_CODE, raise_on_interrupt
 from streamsim_protocol.terminal import for_terminal
 
 COMMANDS: tuple[str, ...] = (
@@ -75,40 +76,47 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     code = 0
-    prepare_output()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _leave)
-    parser = build_parser()
-    args, unknown = parser.parse_known_args(argv)
-    if args.command is None and not unknown:
-        parser.print_help(sys.stderr)
-        return 2
-    if unknown:
-        parser.prog = " ".join(filter(None, (parser.prog, args.command)))
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    called = "streamsim"
     try:
+        prepare_output()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, _leave)
+            raise_on_interrupt()
+        parser = build_parser()
+        args, unknown = parser.parse_known_args(argv)
+        if args.command is None and not unknown:
+            parser.print_help(sys.stderr)
+            return 2
+        if unknown:
+            parser.prog = " ".join(filter(None, (parser.prog, args.command)))
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        called = f"streamsim {args.command}"
         code = args.execute(args)
         if sys.stdout is not None:
             sys.stdout.flush()
     except StreamsimError as error:
-        notice(f"streamsim {args.command}: {error}")
+        gone = error.exit_code == 2 and not _has_folder()
+        notice(f"{called}: {error}" + "; the current folder has been deleted" * gone)
         return error.exit_code
     except KeyboardInterrupt:
-        notice(f"streamsim {args.command}: interrupted")
-        return 130
+        notice(f"{called}: interrupted")
+        return EXIT_CODE
     except BrokenPipeError:
         # whoever read our output has gone: say nothing more, also not at interpreter exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         if error.filename is not None:
             notice(
-                f"streamsim {args.command}: cannot use {error.filename!r}: {describe(error)}: "
+                f"{called}: cannot use {error.filename!r}: {describe(error)}: "
                 "check the path, and whether you may read and write there"
             )
             return 2
+        if not _has_folder():
+            notice(f"{called}: the current folder has been deleted: change to one that exists")
+            return 2
         if not is_full(error):
             raise
-        notice(f"streamsim {args.command}: no space left for the output: nothing else is lost")
+        notice(f"{called}: no space left for the output: nothing else is lost")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code
@@ -122,6 +130,15 @@ def prepare_output() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - to the end
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _has_folder() -> bool:
+    """Whether there is a current folder: without one no path can be made absolute."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _leave(number: int, frame: object) -> None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -40,7 +38,9 @@ IDLE_GRACE_S = 5.0
 
 
 _Ending = Literal["played", "stopped", "finished"]
-"""How a connection ended well: with ``bye``, by the server in the middle, or because there is no more."""
+"""How a connection ended: after ``bye``, by the server in the middle, or because there is no more."""
+_NO_CLOSE_FRAME = 1006
+"""What stands for the code where a connection ended without one (RFC 6455 §7.1.5)."""
 
 
 class ConnectError(Exception):
@@ -52,7 +52,7 @@ class SessionRefused(Exception):
 
 
 class Runtime:
-    """Plays all sessions that one URL offers with one agent. ``called`` begins what it prints."""
+    """Plays all sessions that one URL offers with one agent."""
 
     def __init__(
         self,
@@ -61,7 +61,6 @@ class Runtime:
         *,
         name: str,
         memory_folder: Path | None = None,
-        called: str = "streamsim agent",
     ) -> None:
         if urlsplit(url).scheme not in ("ws", "wss"):
             raise ConnectError(
@@ -69,16 +68,22 @@ class Runtime:
             )
         self._url = url
         self._name = name
-        self._called = called
         self._worker = Worker(make_agent, memory_folder)
         self._frames: wire.FramePolicy = "all"
         self._libraries: dict[str, str] = {}
         self._load_error: str | None = None
+        self.played = 0
+        """How many sessions both sides have brought to their end."""
+        self.broken_off = 0
+        """How many sessions began and ended in another way, however that was."""
+        self.last_reason = ""
+        """What the server gave as the reason when it last broke a session off."""
+        self.stuck = False
+        """Whether the agent was still in its own code when ``run`` was over; its thread cannot be ended."""
 
     async def run(self) -> int:
-        """Play until the server has no more; returns how many sessions were played to their ``bye``."""
+        """Play until the server has no more; returns ``played``."""
         self._worker.start()
-        played = 0
         was_there = False
         try:
             await self._load()
@@ -92,15 +97,11 @@ class Runtime:
                 if ending == "finished":
                     break
                 was_there = True
-                played += ending == "played"
         finally:
             self._worker.quit()
-            if not await asyncio.to_thread(self._worker.join, IDLE_GRACE_S):
-                # the agent is stuck in its own code: no interpreter shutdown would ever finish
-                text = f"{self._called}: the worker did not become idle, leaving"
-                print(text, file=sys.stderr, flush=True)
-                os._exit(3)
-        return played
+            self.stuck = True  # also if this wait is cut short
+            self.stuck = not await asyncio.to_thread(self._worker.join, IDLE_GRACE_S)
+        return self.played
 
     async def _load(self) -> None:
         loop = asyncio.get_running_loop()
@@ -128,7 +129,12 @@ class Runtime:
                 proxy=None,
             ) as socket_:
                 _shrink_buffers(socket_)
-                return await _SessionLoop(self, socket_).play()
+                session = _SessionLoop(self, socket_)
+                try:
+                    return await session.play()
+                finally:
+                    self.played += session.completed
+                    self.broken_off += session.begun and not session.completed
         except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
             raise ConnectError(describe_failure(self._url, error)) from error
 
@@ -196,6 +202,8 @@ class _SessionLoop:
         loop = asyncio.get_running_loop()
         self._outbox = Outbox(lambda: _wake_threadsafe(loop, self._wake))
         self._said_bye = False
+        self.begun = False
+        self.completed = False
         self._lag = LoopLag()
 
     async def play(self) -> _Ending:
@@ -227,18 +235,26 @@ class _SessionLoop:
 
     def _verdict(self) -> _Ending:
         code = self._socket.close_code
+        reason = self._socket.close_reason or ""
         if code == CloseCode.FINISHED:
             return "finished"
-        if self._said_bye:
+        if code == CloseCode.NORMAL and self._said_bye:
+            self.completed = True
             return "played"
         if code == CloseCode.GOING_AWAY:
+            self._runtime.last_reason = reason or "it was stopped"
             return "stopped"
-        reason = self._socket.close_reason or "no reason given"
-        raise SessionRefused(f"connection closed with code {code}: {reason}")
+        if code == _NO_CLOSE_FRAME and self._said_bye:
+            self._runtime.last_reason = "the connection was lost at its end"
+            return "stopped"
+        if code == _NO_CLOSE_FRAME:
+            raise SessionRefused("the connection to the server was lost")
+        raise SessionRefused(f"connection closed with code {code}: {reason or 'no reason given'}")
 
     def _handle(self, message: wire.ServerMessage) -> None:
         match message:
             case wire.Welcome():
+                self.begun = True
                 self._acknowledge()
                 if self._runtime.load_error is not None:
                     self._say(wire.Failed(phase="load", error=self._runtime.load_error))

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Become the agent process: it is the same program that ``run`` starts."""
     from streamsim.launch.planning import check_agent
+    from streamsim_protocol.interrupt import hold_interrupt, raise_on_interrupt
 
     check_agent(args.agent, args.agent_arg, args.agent_python)
     python = args.agent_python or sys.executable
@@ -36,9 +37,11 @@ def execute(args: argparse.Namespace) -> int:
         command += ["--agent-arg", pair]
     if args.memory_dir is not None:
         command += ["--memory-dir", args.memory_dir]
+    hold_interrupt()  # until the agent's program can tell of it
     try:
         os.execvp(python, command)
     except OSError as error:
+        raise_on_interrupt()
         raise UsageError(
             f"cannot run {python!r}: {error.strerror}; give an interpreter to --agent-python"
         ) from None
