@@ -135,10 +135,17 @@ def _import_problem(name: str, module_name: str, error: ImportError) -> str:
     if isinstance(error, ModuleNotFoundError) and (
         module_name == missing or module_name.startswith(missing + ".")
     ):
-        return f"no module {missing!r} on Python's path (started in {str(Path.cwd())!r})"
+        return f"no module {missing!r} on Python's path (started in {_here()})"
     if BUILT_IN.get(name, "").startswith("streamsim_agents.vlm") and missing:
         return f"it needs {missing!r}: install streamsim with its extra, pip install 'streamsim[vlm]'"
     return f"importing {module_name!r} failed: {error}"
+
+
+def _here() -> str:
+    try:
+        return repr(str(Path.cwd()))
+    except OSError:
+        return "a folder that has been deleted"
 
 
 def _describe(name: str, target: str) -> AgentListing:

@@ -50,7 +50,7 @@ def execute(args: argparse.Namespace) -> int:
         raise UsageError(f"--timing-seconds: expected 1 to 3600, got {args.timing_seconds:g}")
     if args.agent_python is not None and not args.agents:
         raise UsageError("--agent-python: expected --agents with it")
-    checks = [] if args.agents else run_checks(Path.cwd())
+    checks = [] if args.agents else run_checks(_here())
     agents = list_agents(args.agent_python) if args.agents else None
     timing = _measure(args.timing_seconds, quiet=args.json) if args.timing else None
     if args.json:
@@ -63,6 +63,14 @@ def execute(args: argparse.Namespace) -> int:
         if timing is not None:
             print("\n".join(_timing_lines(timing)))
     return 1 if any(check.status == "bad" for check in checks) else 0
+
+
+def _here() -> Path:
+    """The current folder by its name, or as it is: one that was deleted has none, and is bad as a place."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path()
 
 
 def _measure(seconds: float, *, quiet: bool) -> dict[str, dict[str, Any]]:
