@@ -106,6 +106,25 @@ def test_while_the_agents_program_is_loaded(tmp_path: Path, at: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (EXIT_CODE, "", "")
 
 
+def test_while_the_processes_of_make_start(tmp_path: Path) -> None:
+    """A terminal's Ctrl-C reaches them too; it is for the command alone to act upon."""
+    command = (
+        "make",
+        "rooms",
+        "--count",
+        "2",
+        "--processes",
+        "2",
+        "--seconds",
+        "20",
+        "-o",
+        tmp_path / "made",
+    )
+    done = call(tmp_path, "streamsim", *command, at="start", within="--multiprocessing-fork")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert (tmp_path / "made" / "public" / "dataset.json").is_file()
+
+
 def test_the_installed_script_is_guarded(tmp_path: Path) -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     module, _, function = project["project"]["scripts"]["streamsim"].partition(":")

@@ -243,11 +243,26 @@ def _pool(processes: int) -> Iterator[_Spread]:
     with ProcessPoolExecutor(
         processes, mp_context=context, initializer=signal.signal, initargs=ignore
     ) as pool:
+
+        def spread(function: Callable[[int], Any], items: Iterable[int]) -> Iterator[Any]:
+            with _no_interrupt():  # the processes that start here have not yet learnt to ignore it
+                return pool.map(function, items)
+
         try:
-            yield pool.map
+            yield spread
         except BrokenProcessPool as error:
             raise StreamsimError(
                 "a process that made episodes was killed: free memory, or lower --processes"
             ) from error
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextlib.contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Let a Ctrl-C wait for the end of the block; processes that are started in it never see one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
