@@ -374,9 +374,14 @@ class Session:
                 assert deadline.turn is not None
                 self._time_out(deadline.turn, now)
             case "idleness":
-                self._hang(now, "the worker was not idle in time after its turn was closed")
+                limit = f"{self.config.hang_timeout_ns / 1e9:g} s"
+                self._hang(now, f"the agent went on for {limit} after its turn was closed (--hang-timeout)")
             case "sign":
-                self._hang(now, "the agent had work and gave no sign for answer timeout + hang timeout")
+                limit = f"{(self.config.answer_timeout_ns + self.config.hang_timeout_ns) / 1e9:g} s"
+                self._hang(
+                    now,
+                    f"the agent had work and gave no sign for {limit} (--answer-timeout + --hang-timeout)",
+                )
             case "credit":
                 detail = f"no reception acknowledged for {self.config.credit_timeout_ns / 1e9:g} s"
                 self._end("disconnected", now, detail, close_code=CloseCode.CREDIT_TIMEOUT)

@@ -169,6 +169,7 @@ class TestHang:
         simulation = tiny_simulation(queries, agent, samples=100).run()
         at_s, ended = end(simulation)
         assert (at_s, ended.reason) == (92.0, "hung")
+        assert ended.detail == "the agent went on for 60 s after its turn was closed (--hang-timeout)"
         assert outcomes(simulation) == {"q1": "timed_out", "q2": "failed", "q3": "not_reached"}
         assert simulation.session.close_code == CloseCode.HUNG
         assert ended.unsettled_frames == 89  # F3 to F91: F92 is due as the session ends
@@ -187,6 +188,7 @@ class TestSign:
         simulation = tiny_simulation([], agent, samples=200).run()
         at_s, ended = end(simulation)
         assert (at_s, ended.reason, ended.unsettled_frames) == (90.0, "hung", 90)
+        assert ended.detail.endswith("gave no sign for 90 s (--answer-timeout + --hang-timeout)")
 
     def test_silence_counts_from_the_work_given_to_an_idle_agent(self) -> None:
         agent = agent_of(lambda k: 1.0 if k == 0 else None, lambda probe: NEVER)
