@@ -85,4 +85,11 @@ def _skip_torn(lines: list[str]) -> list[str]:
 
 
 def _shorten(said: str) -> str:
-    return said if len(said) <= MAX_SHOWN_CHARS else said[: MAX_SHOWN_CHARS - 1] + "…"
+    """Cut behind a word, but for words that are longer than a third of it all."""
+    if len(said) <= MAX_SHOWN_CHARS:
+        return said
+    cut = said[: MAX_SHOWN_CHARS - 1]
+    if not said[len(cut)].isspace():
+        words, _, torn = cut.rpartition(" ")
+        cut = words if len(torn) <= MAX_SHOWN_CHARS // 3 else cut
+    return cut.rstrip() + "…"

@@ -187,3 +187,17 @@ def test_place_is_where_it_was_raised() -> None:
 )
 def test_texts_that_are_no_whole_traceback(text: str, shown: str) -> None:
     assert describe_raised(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("word " * 60, ("word " * 39).rstrip()[: MAX_SHOWN_CHARS - 10]),
+        ("http://127.0.0.1:1: " + "x" * 169 + " (5 tries)", "http://127.0.0.1:1: " + "x" * 169 + " (5"),
+    ],
+)
+def test_a_long_message_is_cut_behind_a_word(message: str, shown: str) -> None:
+    text = describe_raised(f"E: {message}")
+    assert text.endswith("…") and len(text) <= MAX_SHOWN_CHARS
+    said = text.removesuffix("…").removeprefix("E: ")
+    assert message.startswith(f"{said} ") and said.startswith(shown)
