@@ -32,7 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="service times are multiplied by F, 0.001 to 1000 (1)",
     )
-    parser.add_argument("--deadline", type=float, metavar="S", help="answer timeout from due, in seconds")
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        metavar="S",
+        help="cut answers off S seconds after due: what `run --answer-timeout` does "
+        "(`run --deadline` only counts misses)",
+    )
     parser.add_argument("--frames", choices=("all", "latest"), help="what a slow agent gets")
     parser.add_argument(
         "--service-profile", type=Path, metavar="FILE", help="service times in place of the recorded ones"
@@ -42,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Rescore and print; 0 when there are figures."""
-    from streamsim.report.console import PatientConsole
+    from streamsim.report.console import report_console
     from streamsim.report.rescoring import print_rescored, read_profile, rescore_run
     from streamsim.scoring.rescore import Change
 
@@ -61,7 +67,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(figures))
     else:
-        print_rescored(figures, PatientConsole())
+        print_rescored(figures, report_console())
     return 0
 
 

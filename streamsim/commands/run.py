@@ -97,7 +97,8 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, serving: bool = False)
         "--answer-timeout",
         type=float,
         metavar="S",
-        help=f"from due: {default.answer_timeout:g} s (lockstep: a guard of {LOCKSTEP_ANSWER_TIMEOUT_S:g} s)",
+        help=f"cut an answer off S seconds after due: {default.answer_timeout:g} s "
+        f"(lockstep: a guard of {LOCKSTEP_ANSWER_TIMEOUT_S:g} s)",
     )
     new("--hang-timeout", type=float, metavar="S", help=f"{default.hang_timeout_s:g} s")
     new(
@@ -106,7 +107,8 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, serving: bool = False)
         action="append",
         default=[],
         metavar="S",
-        help="count answers later than S seconds after due (may be repeated; default 1, 2 and 5)",
+        help="only count the answers later than S seconds after due; --answer-timeout is what cuts off "
+        "(may be repeated; default 1, 2 and 5)",
     )
     new("--drain-timeout", type=float, metavar="S", help=f"{default.drain_timeout_s:g} s")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,23 +73,31 @@ def execute(args: argparse.Namespace) -> int:
             args.questions, args.predictions, order=args.pred_order, reader=reader, cause_rule=args.causes
         )
     notices = scores["notices"]
-    altered = scores.get("altered", [])
-    assert isinstance(notices, list) and isinstance(altered, list)
+    assert isinstance(notices, list)
     if args.json:
         import msgspec
 
         print(msgspec.json.format(msgspec.json.encode(scores), indent=2).decode())
     else:
-        from streamsim.report.score_table import print_scores, score_console
-
-        console = score_console(terminal=sys.stdout.isatty())
-        for text in notices[: len(altered)]:  # above the figures, wherever these are kept
-            console.print(f"notice: {text}", markup=False, highlight=False, soft_wrap=True)
-        del notices[: len(altered)]
-        print_scores(scores, console)
+        notices = _print(scores)
     for text in (*notices, *unwritten):
         notice(f"notice: {text}")
     return 0
+
+
+def _print(scores: dict[str, object]) -> list[str]:
+    """The figures, and above them what was changed, wherever they are kept; returns the other notices."""
+    from streamsim.report.console import report_console, say
+    from streamsim.report.score_table import print_scores, shown_notices
+
+    console = report_console()
+    altered = scores.get("altered", [])
+    assert isinstance(altered, list)
+    notices = shown_notices(scores)
+    for text in notices[: len(altered)]:
+        say(console, f"notice: {text}")
+    print_scores(scores, console)
+    return notices[len(altered) :]
 
 
 def _write(run: Path, scores: dict[str, object]) -> list[str]:

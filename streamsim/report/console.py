@@ -6,6 +6,7 @@ end, with everything in its folder.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from streamsim.notice import notice
 from streamsim.writing import is_full
 from streamsim_protocol.terminal import for_terminal
 
-__all__ = ["PatientConsole", "notice"]
+__all__ = ["PatientConsole", "notice", "report_console", "say"]
 
 
 class PatientConsole(Console):
@@ -45,3 +46,17 @@ class PatientConsole(Console):
             if not is_full(error) or not self.stderr:
                 raise
             self.quiet = True  # progress that cannot be written costs nothing else
+
+
+PLAIN_WIDTH = 200
+"""Of what is not a terminal: wide enough for every table, and no line is filled up to it."""
+
+
+def report_console() -> PatientConsole:
+    """A console on stdout; where that is no terminal it is plain, and nothing is wrapped."""
+    return PatientConsole() if sys.stdout.isatty() else PatientConsole(width=PLAIN_WIDTH, no_color=True)
+
+
+def say(console: Console, text: str) -> None:
+    """One line, whatever stands in it, for the terminal to wrap."""
+    console.print(for_terminal(text), markup=False, highlight=False, soft_wrap=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from streamsim.plural import counted
+from streamsim.report.console import say
 from streamsim.report.run_summary import RunSummary
 from streamsim.scoring.spread import PERCENTILE_NEEDS
+from streamsim.scoring.verdict import RESUME_HINT
 
 SPANS = {
     "due_to_first": "due → first",
@@ -24,18 +28,17 @@ _SHOWN = ("p50", "p90", "p95", "p99", "max")
 def print_time(summary: RunSummary, console: Console) -> None:
     """Everything about time, the harness first."""
     verdict = summary.verdict
-    console.print(f"verdict: {verdict.grade}", highlight=False)
+    say(console, f"verdict: {verdict.grade}")
     for reason in verdict.reasons:
-        console.print(f"  {reason}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"  {reason}")
     for hint in verdict.hints:
-        console.print(f"  hint: {hint}", markup=False, highlight=False, soft_wrap=True)
+        if hint != RESUME_HINT:  # the report ends with the very command
+            say(console, f"  hint: {hint}")
     for line in harness_lines(summary.harness):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     factor = summary.agent["real_time_factor"]
     if isinstance(factor, float):
-        console.print(
-            f"agent: real-time factor {factor:.3f} (its own work per second of media)", highlight=False
-        )
+        say(console, f"agent: real-time factor {factor:.3f} (its own work per second of media)")
     print_latency(summary.latency, console)
 
 
@@ -43,7 +46,7 @@ def harness_lines(harness: Mapping[str, Any]) -> list[str]:
     """The harness's own share: what no agent could do anything about; what was not measured is named once."""
     late, way, lag = harness["release_lateness"], harness["probe_transport"], harness["loop_lag"]
     share = harness["share_of_latency"]
-    released = [f"{harness['releases']} releases, {harness['late']} late"]
+    released = [f"{counted(harness['releases'], 'release')}, {harness['late']} late"]
     if late["n"]:
         released.append(f"lateness p50 {_ms(late['p50'])}, max {_ms(late['max'])}")
     if way["n"]:
@@ -55,7 +58,7 @@ def harness_lines(harness: Mapping[str, Any]) -> list[str]:
         loops.append(f"its share of an answer's time: {share:.1%} (median)")
     lines = ["; ".join(parts) for parts in (released, loops) if parts]
     if harness["held_by_credit"]:
-        lines.append(f"{harness['held_by_credit']} releases waited for the agent to receive")
+        lines.append(f"{counted(harness['held_by_credit'], 'release')} waited for the agent to receive")
     if harness["decoder_hold"]:
         lines.append(f"the clock stood {harness['decoder_hold']:.2f} s for the decoder (not in latency)")
     missing = list(_not_measured(harness))
@@ -75,61 +78,125 @@ def _not_measured(harness: Mapping[str, Any]) -> Iterator[str]:
         yield "loop lag in the agent's runtime (the agent's farewell tells it: none did)"
 
 
-def print_latency(latency: Mapping[str, Any], console: Console) -> None:
-    """Headline from due, from sent beside it, then the parts, per kind of probe."""
+def print_latency(
+    latency: Mapping[str, Any], console: Console, *, recorded: Mapping[str, Any] | None = None
+) -> None:
+    """Headline from due, from sent beside it, then the parts, per kind of probe.
+
+    With ``recorded``, the same figures of the run that this was made from, both stand in one table.
+    """
     withheld = latency.get("withheld")
     if withheld is not None:
-        console.print(f"latency withheld: {withheld}", highlight=False, soft_wrap=True)
+        say(console, f"latency withheld: {withheld}")
         return
     if not latency:
-        console.print(
-            "latency: no figures: no probe was asked, or only such as the run's own end cut off",
-            highlight=False,
-            soft_wrap=True,
-        )
+        say(console, "latency: no figures: no probe was asked, or only such as the run's own end cut off")
         return
-    console.print("latency in seconds, on the server's clock; n holds unanswered probes:", highlight=False)
-    console.print(_span_table(latency))
-    console.print(
-        "due → final in parts (medians of n answered), stale in media seconds, misses:",
-        highlight=False,
-    )
-    console.print(_part_table(latency))
-    for line in _notes(latency):
-        console.print(line, highlight=False, soft_wrap=True)
+    if recorded is not None and "withheld" in recorded:
+        say(console, f"latency as recorded is withheld: {recorded['withheld']}")
+        recorded = None
+    pairs = {
+        probe: _Pair(None if recorded is None else recorded.get(probe), figures)
+        for probe, figures in latency.items()
+    }
+    both = "; “recorded → rescored” where they differ" if recorded is not None else ""
+    say(console, f"latency in seconds, on the server's clock; n holds unanswered probes{both}:")
+    table, same = _span_table(pairs)
+    console.print(table)
+    if same:
+        say(console, f"{same} (to the digit shown)")
+    say(console, "due → final in parts (medians of n answered), stale in media seconds, misses:")
+    console.print(_part_table(pairs))
+    notes = list(_notes(latency))
+    if recorded:
+        before = list(_notes(recorded))
+        shared = [line for line in before if line in notes]
+        notes = [
+            *(line for line in before if line in shared),
+            *(f"recorded: {line}" for line in before if line not in shared),
+            *(f"rescored: {line}" for line in notes if line not in shared),
+        ]
+    for line in notes:
+        say(console, line)
 
 
-def _span_table(latency: Mapping[str, Any]) -> Table:
-    spans = [figures[span] for figures in latency.values() for span in SPANS]
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The figures of one kind of probe, and what they were in the recorded run, if that is shown too."""
+
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any]
+
+    def show(self, cell: Callable[[Mapping[str, Any]], str]) -> str:
+        """The cell of both, once where it is the same."""
+        after = cell(self.after)
+        before = after if self.before is None else cell(self.before)
+        return after if before == after else f"{before} → {after}"
+
+    @property
+    def figures(self) -> Iterator[Mapping[str, Any]]:
+        """Those of both."""
+        yield from (figures for figures in (self.before, self.after) if figures is not None)
+
+
+def _span_table(pairs: Mapping[str, _Pair]) -> tuple[Table, str]:
+    """A row for each interval, and which are left out since they read like another."""
+    spans = [figures[span] for pair in pairs.values() for figures in pair.figures for span in SPANS]
     shown = [name for name in _SHOWN if any(name in span for span in spans)]
     table = Table(box=None, pad_edge=False)
     table.add_column("probe")
     table.add_column("from → to", no_wrap=True)
     for name in ("n", "timed out", *shown):
         table.add_column(name, justify="right")
-    for probe, figures in latency.items():
-        for span, title in SPANS.items():
-            head = (probe, title, str(figures["n"]), str(figures["timed_out"]))
-            table.add_row(*head, *(_cell(figures[span], name) for name in shown))
-    return table
+    left_out: dict[str, list[str]] = {"first = final": [], "sent = due": []}
+    for probe, pair in pairs.items():
+        rows = {span: [pair.show(_cell_of(span, name)) for name in shown] for span in SPANS}
+        if all(rows[f"{begin}_to_first"] == rows[f"{begin}_to_final"] for begin in ("due", "sent")):
+            left_out["first = final"].append(probe)
+            del rows["due_to_first"], rows["sent_to_first"]
+        if all(rows[span] == rows[span.replace("sent", "due")] for span in rows if span.startswith("sent")):
+            left_out["sent = due"].append(probe)
+            rows = {span: cells for span, cells in rows.items() if span.startswith("due")}
+        n, timed_out = (pair.show(_count_of(name)) for name in ("n", "timed_out"))
+        for span, cells in rows.items():
+            table.add_row(probe, SPANS[span], n, timed_out, *cells)
+    same = [
+        title + ("" if len(probes) == len(pairs) else f" for {', '.join(probes)}")
+        for title, probes in left_out.items()
+        if probes
+    ]
+    return table, "; ".join(same)
 
 
-def _part_table(latency: Mapping[str, Any]) -> Table:
+def _part_table(pairs: Mapping[str, _Pair]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("probe")
-    deadlines = "/".join(f"{missed['deadline_s']:g}" for missed in next(iter(latency.values()))["missed"])
+    first = next(iter(pairs.values())).after
+    deadlines = "/".join(f"{missed['deadline_s']:g}" for missed in first["missed"])
     for name in ("n", *PARTS.values(), "stale", "backlog", f"over {deadlines} s"):
         table.add_column(name, justify="right")
-    for probe, figures in latency.items():
-        table.add_row(
-            probe,
-            str(figures["parts"]["transport"]["n"]),
-            *(_seconds(figures["parts"][part]["p50"], none="–") for part in PARTS),
-            _seconds(figures["staleness"]["p50"], none="–"),
-            "–" if figures["backlog"]["p50"] is None else f"{figures['backlog']['p50']:g}",
-            "/".join(str(missed["n"]) for missed in figures["missed"]),
-        )
+    cells = [
+        lambda figures: str(figures["parts"]["transport"]["n"]),
+        *(_part_of(part) for part in PARTS),
+        lambda figures: _seconds(figures["staleness"]["p50"], none="–"),
+        lambda figures: "–" if figures["backlog"]["p50"] is None else f"{figures['backlog']['p50']:g}",
+        lambda figures: "/".join(str(missed["n"]) for missed in figures["missed"]),
+    ]
+    for probe, pair in pairs.items():
+        table.add_row(probe, *(pair.show(cell) for cell in cells))
     return table
+
+
+def _cell_of(span: str, name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda figures: _cell(figures[span], name)
+
+
+def _count_of(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda figures: str(figures[name])
+
+
+def _part_of(part: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda figures: _seconds(figures["parts"][part]["p50"], none="–")
 
 
 def _notes(latency: Mapping[str, Any]) -> Iterator[str]:

@@ -13,7 +13,9 @@ from rich.console import Console
 from streamsim.errors import RunError, UsageError
 from streamsim.events import ChainClosed, FrameSettled
 from streamsim.journal.folder import altered_journals, read_run_file, read_sessions
+from streamsim.plural import counted
 from streamsim.prompts import load_prompts
+from streamsim.report.console import say
 from streamsim.report.latency_table import print_latency
 from streamsim.scoring.latency import DEADLINES_S, latency_figures, withhold_latency
 from streamsim.scoring.record import SessionRecord, read_record
@@ -128,21 +130,18 @@ def read_profile(path: Path) -> ServiceProfile:
 
 
 def print_rescored(figures: dict[str, Any], console: Console) -> None:
-    """The figures for people: as recorded, then as they would be."""
+    """The figures for people: those that were recorded, and beside them what they would be."""
     altered = len(figures["altered"])
     for notice in figures["notices"][:altered]:
-        console.print(f"notice: {notice}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"notice: {notice}")
     change = ", ".join(f"{name} {value}" for name, value in figures["change"].items() if value is not None)
-    console.print(f"{figures['sessions']} sessions played again in simulated time: {change}", highlight=False)
+    say(console, f"{counted(figures['sessions'], 'session')} played again in simulated time: {change}")
     for name in ("outcomes", "frames"):
         counts = ", ".join(f"{key} {count}" for key, count in figures[name].items() if count)
-        console.print(f"{name}: {counts}", highlight=False)
-    console.print("as recorded:", highlight=False)
-    print_latency(figures["recorded"], console)
-    console.print("as it would be:", highlight=False)
-    print_latency(figures["latency"], console)
+        say(console, f"{name}: {counts}")
+    print_latency(figures["latency"], console, recorded=figures["recorded"])
     for notice in figures["notices"][altered:]:
-        console.print(f"notice: {notice}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"notice: {notice}")
 
 
 def _present(records: Sequence[SessionRecord | None]) -> list[SessionRecord]:
@@ -168,10 +167,14 @@ def _notices(rescored: Sequence[Rescored], left_out: int, lanes: int) -> list[st
     probes = sum(session.drawn_probes for session in rescored)
     censored = sum(session.censored for session in rescored)
     texts = {
-        f"{left_out} sessions did not run to their end and are left out": left_out,
-        f"{frames} frames had no recorded service time: theirs are drawn from this run's": frames,
-        f"{probes} probes had no recorded service time: theirs are drawn from this run's": probes,
-        f"{censored} turns were cut off when they were recorded: their times are lower bounds": censored,
+        f"{counted(left_out, 'session')} did not run to {_their(left_out)} end: left out": left_out,
+        f"{counted(frames, 'frame')} had no recorded service time: drawn from this run's": frames,
+        f"{counted(probes, 'probe')} had no recorded service time: drawn from this run's": probes,
+        f"{counted(censored, 'turn')} cut off when recorded: a lower bound stands for the time": censored,
         f"recorded with {lanes} concurrent sessions: their service times include each other": lanes > 1,
     }
     return [text for text, count in texts.items() if count]
+
+
+def _their(count: int) -> str:
+    return "its" if count == 1 else "their"

@@ -14,13 +14,13 @@ from rich.console import Console
 from streamsim.errors import StreamsimError
 from streamsim.journal.folder import read_run_file
 from streamsim.notice import notice
-from streamsim.report.console import PatientConsole
+from streamsim.plural import counted
+from streamsim.report.console import report_console, say
 from streamsim.report.latency_table import print_time
 from streamsim.report.run_scores import score_run, write_scores
 from streamsim.report.run_summary import RunSummary, summarise_run
-from streamsim.report.score_table import print_scores
+from streamsim.report.score_table import nothing_answered, print_scores, shown_notices
 from streamsim.scoring.latency import DEADLINES_S
-from streamsim_protocol.terminal import for_terminal
 
 
 def report_run(
@@ -33,8 +33,7 @@ def report_run(
     """Print the report of a run and write its scores; returns the exit code of the run.
 
     ``deadlines_s`` are those whose misses are counted; ``dataset`` is where the dataset lies now, if not
-    where the run found it. 0: every session completed, no query failed or
-    was cut off; 1: something did.
+    where the run found it. 0: every session completed, no query failed or was cut off; 1: something did.
     """
     summary = summarise_run(folder, deadlines_s=deadlines_s)
     command = "run" if read_run_file(folder).config.agent else "serve"
@@ -47,18 +46,20 @@ def report_run(
         }
         print(json.dumps(report))
     else:
-        console = PatientConsole()
+        console = report_console()
         print_summary(summary, console)
         if scores is not None:
-            for text in scores["notices"][len(scores["altered"]) :]:  # those the summary has told
-                console.print(f"notice: {text}", markup=False, highlight=False, soft_wrap=True)
+            for text in shown_notices(scores)[len(scores["altered"]) :]:  # those the summary has told
+                say(console, f"notice: {text}")
             print_scores(scores, console)
         for line in (
             f"journals: {folder / 'sessions'}",
             f"digest: {summary.digest}   (keep it: streamsim verify {quote(str(folder))} --digest …)",
-            _next_step(folder, summary, command=command, scored=scores is not None),
+            _next_step(
+                folder, summary, command=command, scored=scores is not None and not nothing_answered(scores)
+            ),
         ):
-            console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
+            say(console, line)
     return run_exit_code(summary)
 
 
@@ -84,17 +85,15 @@ def print_summary(summary: RunSummary, console: Console) -> None:
     """Outcomes, counters, verdict, latency and warnings; before all, what of it was changed afterwards."""
     altered = len(summary.altered)
     for warning in summary.warnings[:altered]:
-        console.print(f"warning: {for_terminal(warning)}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"warning: {warning}")
     outcomes = ", ".join(f"{name} {count}" for name, count in summary.outcomes.items() if count)
-    console.print(
-        f"{summary.sessions} session{'s' * (summary.sessions != 1)} ({summary.complete} complete), "
-        f"{summary.queries} quer{'y' if summary.queries == 1 else 'ies'}: {outcomes}"
-    )
+    sessions = f"{counted(summary.sessions, 'session')} ({summary.complete} complete)"
+    say(console, f"{sessions}, {counted(summary.queries, 'query')}: {outcomes}")
     frames = ", ".join(f"{name} {count}" for name, count in summary.frames.items())
-    console.print(f"frames: {frames}; released early: {summary.early_releases}")
+    say(console, f"frames: {frames}; released early: {summary.early_releases}")
     print_time(summary, console)
     for warning in summary.warnings[altered:]:
-        console.print(f"warning: {for_terminal(warning)}", markup=False, soft_wrap=True)
+        say(console, f"warning: {warning}")
 
 
 def _score(folder: Path, dataset: Path | None, command: str) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from streamsim.report.agent_faults import AgentFaults
 from streamsim.scoring.harness import agent_figures, harness_figures, is_late
 from streamsim.scoring.latency import DEADLINES_S, latency_figures, withhold_latency
 from streamsim.scoring.record import SessionRecord, read_record
-from streamsim.scoring.verdict import Verdict, judge
+from streamsim.scoring.verdict import COUNTED_WARNINGS, Verdict, judge
 from streamsim_protocol.messages import Outcome
 
 
@@ -63,6 +63,7 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
     faults = AgentFaults(run_file.config.repeat)
     repeats = range(1, run_file.config.repeat + 1)
     planned = [(episode, repeat) for repeat in repeats for episode in run_file.config.episodes]
+    shown = any(record.frames for record in records)
     for journal in journals:
         faults.see(journal)
         started = journal.started
@@ -73,17 +74,20 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
                 case ChainClosed():
                     outcomes[event.outcome] += 1
                     closed += 1
-                case WarningRaised():
+                case WarningRaised() if event.code not in COUNTED_WARNINGS:
                     warnings.append(f"{started.episode}: {event.code}: {event.detail}")
                 case _:
                     pass
         outcomes["not_reached"] += len(started.queries) - closed
-        warnings += _ending_warnings(journal)
+        warnings += _ending_warnings(journal, named=shown)
     played = {(journal.started.episode, journal.started.repeat) for journal in journals}
+    unplayed = []
     for episode, repeat in planned:
         if (episode, repeat) not in played:
             outcomes["not_reached"] += run_file.queries[episode]
-            warnings.append(f"{episode}: repeat {repeat} has not been played: continue with --resume")
+            unplayed.append(episode + (f", repeat {repeat}" if repeat > 1 else ""))
+    if journals and not shown:
+        warnings += [f"{session}: not played" for session in unplayed]
     altered = altered_journals(folder, journals)
     lanes = max((record.started.lanes for record in records), default=1)
     withheld = withhold_latency(run_file.config.clock, lanes)
@@ -97,7 +101,7 @@ def summarise_run(folder: Path, *, deadlines_s: Sequence[float] = DEADLINES_S) -
         frames=_count_frames(records),
         altered=list(altered),
         warnings=[*altered.values(), *faults.lines(), *warnings],
-        verdict=judge(records, planned=len(planned)),
+        verdict=judge(records, planned=len(planned), unplayed=unplayed),
         harness=harness_figures(records),
         latency={"withheld": withheld} if withheld else latency_figures(records, deadlines_s=deadlines_s),
         agent=agent_figures(records),
@@ -119,14 +123,20 @@ def _count_frames(records: Sequence[SessionRecord]) -> dict[str, int]:
     }
 
 
-def _ending_warnings(journal: JournalFile) -> list[str]:
+def _ending_warnings(journal: JournalFile, *, named: bool) -> list[str]:
+    """What a session's end adds to the verdict, which names those that the harness broke off.
+
+    Without ``named`` it names none.
+    """
     started: SessionStarted = journal.started
     warnings = []
     if journal.fault_notice is not None and not journal.altered:
         warnings.append(journal.fault_notice)
     if journal.ended is None:
-        warnings.append(f"{started.episode}: the session has no end: the server was killed")
+        if not named:
+            warnings.append(f"{started.episode}: the session has no end: the server was killed")
     elif journal.ended.reason != "completed":
         detail = f" ({journal.ended.detail})" if journal.ended.detail else ""
-        warnings.append(f"{started.episode}: the session ended as {journal.ended.reason}{detail}")
+        if detail or journal.ended.reason != "interrupted" or not named:
+            warnings.append(f"{started.episode}: the session ended as {journal.ended.reason}{detail}")
     return warnings

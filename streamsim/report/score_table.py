@@ -12,7 +12,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from streamsim.report.console import PatientConsole
+from streamsim.plural import counted
+from streamsim.report.console import say
 
 _NAMES = {
     "task_accuracy": "task accuracy",
@@ -30,11 +31,13 @@ _NAMES = {
     "high_intensity": "high intensity",
 }
 _BINS = {"low": "1–3", "mid": "4–6", "high": "7–10"}
-_PLAIN_WIDTH = 120
 
 
 def print_scores(scores: Mapping[str, Any], console: Console) -> None:
-    """Print the tables of one score dictionary."""
+    """Print the tables of one score dictionary; of a run without a single answer there is none to print."""
+    if nothing_answered(scores):
+        say(console, "nothing was answered: no scores")
+        return
     if "subsets" in scores:
         console.print(_subsets_table(scores, console))
     else:
@@ -42,17 +45,24 @@ def print_scores(scores: Mapping[str, Any], console: Console) -> None:
         if scores["cells_n"]:
             console.print(_cells_table(scores, console))
     for subset in scores.get("subsets", {"": scores}).values():
-        console.print(_valid_line(subset, with_name="subsets" in scores), highlight=False)
+        say(console, _valid_line(subset, with_name="subsets" in scores))
 
 
-def score_console(*, terminal: bool) -> Console:
-    """A console on stdout; not on a terminal it is plain and wide enough for every line."""
-    return PatientConsole() if terminal else PatientConsole(width=_PLAIN_WIDTH, no_color=True)
+def nothing_answered(scores: Mapping[str, Any]) -> bool:
+    """The figures are those of no answer at all: what they come to says nothing of anybody."""
+    partial = scores.get("partial")
+    return partial is not None and partial["answered"] == 0
+
+
+def shown_notices(scores: Mapping[str, Any]) -> list[str]:
+    """The notices that belong to what is printed: those about altered files, then those about figures."""
+    notices: list[str] = scores["notices"]
+    return notices[: len(scores.get("altered", ()))] if nothing_answered(scores) else notices
 
 
 def _figures_table(scores: Mapping[str, Any], console: Console) -> Table:
     repeats = scores.get("repeats")
-    title = f"{scores['subset']}: {scores['n']} queries, {scores['episodes']} episodes"
+    title = f"{scores['subset']}: {counted(scores['n'], 'query')}, {counted(scores['episodes'], 'episode')}"
     table = _table(console, title + (f", mean of {repeats} repeats" if repeats else ""))
     table.add_column("figure")
     table.add_column("%", justify="right")
@@ -90,7 +100,7 @@ def _cells_table(scores: Mapping[str, Any], console: Console) -> Table:
 
 
 def _subsets_table(scores: Mapping[str, Any], console: Console) -> Table:
-    table = _table(console, f"{scores['n']} queries in {len(scores['subsets'])} subsets, %")
+    table = _table(console, f"{counted(scores['n'], 'query')} in {len(scores['subsets'])} subsets, %")
     columns = {
         "task_accuracy": "accuracy",
         "storm_br": "Storm-BR",

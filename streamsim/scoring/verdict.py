@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from streamsim.events import LATE_NS
+from streamsim.plural import counted
 from streamsim.scoring.harness import is_late
 from streamsim.scoring.record import SessionRecord
 from streamsim.scoring.spread import nearest_rank
@@ -45,6 +46,11 @@ CLOCK_TOLERANCE_SHARE = 0.001
 """Two monotonic clocks drift apart by far less than this; an agent's durations that exceed the
 server's interval around them by more come from a clock that does not run as ours does."""
 
+COUNTED_WARNINGS = frozenset({"lockstep_timeout"})
+"""Codes of warnings that a verdict counts: a report need not list them once more."""
+RESUME_HINT = "continue with --resume"
+MAX_NAMED = 8
+
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The grade, why it is not VALID, and what can be done about it."""
@@ -61,10 +67,13 @@ class _Finding:
     hint: str
 
 
-def judge(records: Sequence[SessionRecord], *, planned: int) -> Verdict:
-    """Judge a run by the attempts that count of its sessions; ``planned`` counts those it should have."""
+def judge(records: Sequence[SessionRecord], *, planned: int, unplayed: Sequence[str] = ()) -> Verdict:
+    """Judge a run by the attempts that count of its sessions; ``planned`` counts those it should have.
+
+    ``unplayed`` names those that are not among ``records``.
+    """
     findings = [finding for check in _CHECKS for finding in check(records)]
-    findings += _judge_completeness(records, planned)
+    findings += _judge_completeness(records, planned, unplayed)
     worst = max((_GRADES.index(finding.grade) for finding in findings), default=0)
     return Verdict(
         grade=_GRADES[worst],
@@ -77,7 +86,7 @@ def _judge_early(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
     early = sum(record.early for record in records)
     if early:
         yield _Finding(
-            "INVALID", f"{early} releases before they were due", "report this: streamsim must never do it"
+            "INVALID", f"{counted(early, 'release')} before due", "report this: streamsim must never do it"
         )
 
 
@@ -87,7 +96,7 @@ def _judge_clocks(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
         record, text = told[0]
         yield _Finding(
             "INVALID",
-            f"{len(told)} instants contradict the session's clock, the first in "
+            f"{counted(len(told), 'contradiction')} to the session's clock, the first in "
             f"{record.started.episode}: {text}",
             "run again; if it stays, the machine's monotonic clock is not one (a virtual machine that was "
             "paused or moved?)",
@@ -103,7 +112,7 @@ def _judge_clocks(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
     if excess:
         yield _Finding(
             "INVALID",
-            f"{len(excess)} durations told by the agent exceed the server's interval around them, "
+            f"{counted(len(excess), 'duration')} of the agent's longer than the server's interval around it, "
             f"by up to {max(excess) / 1e6:.1f} ms",
             "measure durations in the agent with a monotonic clock, and only of what lies inside the turn",
         )
@@ -154,7 +163,7 @@ def _judge_decoder(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
     if starved:
         yield _Finding(
             "DEGRADED",
-            f"the decoder was behind: {starved} releases waited for it",
+            f"the decoder was behind: {counted(starved, 'release')} waited for it",
             "re-encode the videos smaller, play fewer --sessions, or use --clock skip, which waits for "
             "pictures",
         )
@@ -207,7 +216,8 @@ def _judge_pictures(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
         first = next(iter(damaged))
         yield _Finding(
             "DEGRADED",
-            f"{sum(damaged.values())} damaged pictures in {len(damaged)} videos, the first in {first}",
+            f"{counted(sum(damaged.values()), 'damaged picture')} in {counted(len(damaged), 'video')}, "
+            f"the first in {first}",
             "get the video again: `streamsim frames VIDEO` shows what is wrong with it",
         )
 
@@ -218,14 +228,14 @@ def _judge_guards(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
     if guards:
         yield _Finding(
             "DEGRADED",
-            f"{guards} answers ran into lockstep's wall-time guard",
+            f"{counted(guards, 'answer')} ran into lockstep's wall-time guard",
             "raise --answer-timeout: in lockstep it is only a guard",
         )
     drains = codes.count("drain_timeout")
     if drains:
         yield _Finding(
             "DEGRADED",
-            f"{drains} sessions were cut off by the drain timeout with frames unsettled",
+            f"{counted(drains, 'session')} cut off by the drain timeout with frames unsettled",
             "raise --drain-timeout, or let the agent skip with --frames latest",
         )
 
@@ -233,29 +243,44 @@ def _judge_guards(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
 def _nothing_shown(records: Sequence[SessionRecord]) -> tuple[str, str]:
     """Why there is nothing to judge, and what to do; warnings tell of sessions that did not complete."""
     if not records:
-        return "no session was played: there is nothing to judge", "continue with --resume"
+        return "no session was played: there is nothing to judge", RESUME_HINT
     reason = "no session showed a single frame: there is nothing to judge"
     if all(record.ended is not None and record.ended.reason == "completed" for record in records):
         return reason, "look at the videos with `streamsim frames`"
-    return reason, "see the warnings for why, then continue with --resume"
+    return reason, f"see the warnings for why, then {RESUME_HINT}"
 
 
-def _judge_completeness(records: Sequence[SessionRecord], planned: int) -> list[_Finding]:
+def _judge_completeness(
+    records: Sequence[SessionRecord], planned: int, unplayed: Sequence[str]
+) -> list[_Finding]:
     """Sessions that the harness, not the agent, left unfinished; runs in which nothing was shown at all."""
     if planned and not any(record.frames for record in records):
         return [_Finding("INVALID", *_nothing_shown(records))]
-    missing = planned - len(records)
-    for record in records:
-        missing += record.ended is None or record.ended.reason in ("interrupted", "media_failed")
+    names = [name for record in records if (name := _broken_off(record)) is not None]
+    missing = len(names) + planned - len(records)
     if missing <= 0:
         return []
+    names += [f"{session} (not played)" for session in unplayed]
+    named = ", ".join(names[:MAX_NAMED]) + (
+        f", and {missing - MAX_NAMED} more" if missing > MAX_NAMED else ""
+    )
     return [
         _Finding(
             "DEGRADED",
-            f"{missing} of {planned} sessions were not played to their end",
-            "continue with --resume",
+            f"{missing} of {counted(planned, 'session')} not played to the end"
+            + (f": {named}" if named else ""),
+            RESUME_HINT,
         )
     ]
+
+
+def _broken_off(record: SessionRecord) -> str | None:
+    """The session and how it ended, if that was none of the agent's doing."""
+    started, ended = record.started, record.ended
+    name = started.episode + (f", repeat {started.repeat}" if started.repeat > 1 else "")
+    if ended is None:
+        return f"{name} (no end: the server was killed)"
+    return f"{name} ({ended.reason})" if ended.reason in ("interrupted", "media_failed") else None
 
 
 def _timed(records: Sequence[SessionRecord]) -> list[SessionRecord]:

@@ -62,3 +62,25 @@ def test_service_times_without_sense(
     says = f"service profile {str(profile)!r}: cause_s: expected seconds from 0 to 1,000,000, got "
     printed = capsys.readouterr().err
     assert printed.startswith(f"streamsim rescore: {says}") and printed.count("\n") == 1
+
+
+def test_both_stand_in_one_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0.1 s for the frame of the same instant and 0.2 s for the answer; then a machine of twice the speed."""
+    assert main(["rescore", str(run), "--compute-factor", "0.5"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("1 session played again in simulated time: compute_factor 1/2\n")
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("task") and "due →" in line]
+    assert row == [*("task", "due", "→", "final", "1", "0"), *("0.300", "→", "0.150") * 2]
+    assert out.count("from → to") == 1 and out.count("n too small") == 1
+    assert out.count("first = final; sent = due (to the digit shown)") == 1
+
+
+def test_deadlines_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """Here it cuts answers off, with ``run`` it counts; both say so, and name the other."""
+    told = []
+    for command in ("rescore", "run"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        told.append(" ".join(capsys.readouterr().out.split()))
+    assert "cut answers off S seconds after due: what `run --answer-timeout` does" in told[0]
+    assert "only count the answers later than S seconds after due; --answer-timeout is what cuts" in told[1]

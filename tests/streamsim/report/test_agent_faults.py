@@ -163,6 +163,49 @@ class TestNothingShown:
         assert self.hints(tmp_path / "run") == (["look at the videos with `streamsim frames`"], False)
 
 
+class TestToldOnce:
+    """What the verdict says is not said again."""
+
+    def report(self, run: Path, capsys: pytest.CaptureFixture[str]) -> str:
+        report_run(run, as_json=False)
+        return capsys.readouterr().out
+
+    def test_a_run_that_was_interrupted(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        agent = SimulatedAgent(observe=lambda k: MS, answer=lambda probe: say("A", MS))
+        simulation = tiny_simulation([tiny_query("q", 3)], agent, samples=4, audited=False)
+
+        def stop(session: Session, now: Any) -> None:
+            session.interrupt(now)
+
+        simulation.schedule(seconds(1.5), stop)
+        write_run(tmp_path / "run", simulation.run(), 1)
+        out = self.report(tmp_path / "run", capsys)
+        assert out.count("interrupted") == 1 and out.count("--resume") == 1
+        assert "  1 of 1 session not played to the end: episode (interrupted)\n" in out
+        assert "warning" not in out
+        assert summarise_run(tmp_path / "run").verdict.hints == ("continue with --resume",)
+
+    def test_answers_that_ran_into_the_guard(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        play(tmp_path / "run", {"q1": say("A", seconds(9))}, clock="lockstep", answer_timeout_ns=seconds(1))
+        out = self.report(tmp_path / "run", capsys)
+        assert out.count("guard") == 2  # the reason and its hint
+        assert "  1 answer ran into lockstep's wall-time guard\n" in out
+
+    def test_the_agents_own_end_is_told(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        agent = SimulatedAgent(
+            observe=lambda k: MS, answer=lambda probe: Utterance(service_ns=None), idle_after_cancel_ns=None
+        )
+        limits: dict[str, Any] = {"answer_timeout_ns": seconds(2), "hang_timeout_ns": seconds(1.5)}
+        simulation = tiny_simulation([tiny_query("q", 1)], agent, samples=9, **limits).run()
+        write_run(tmp_path / "run", simulation, 1)
+        assert (
+            "warning: episode: the session ended as hung (the agent went on for 1.5 s after its turn was "
+            "closed (--hang-timeout))\n"
+        ) in self.report(tmp_path / "run", capsys)
+
+
 @pytest.mark.parametrize("complete", [True, False])
 def test_commands_of_a_report_can_be_pasted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], complete: bool

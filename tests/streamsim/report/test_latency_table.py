@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from streamsim.events import HarnessReported
+from streamsim.episodes.episode import Chain
+from streamsim.events import HarnessReported, Instant, ProbeSent
 from streamsim.report.latency_table import print_latency, print_time
 from streamsim.report.run_summary import summarise_run
 from streamsim.scoring.latency import latency_figures
-from streamsim.scoring.record import read_record
+from streamsim.scoring.record import SessionRecord, read_record
 from streamsim.simulation import SimulatedAgent, Simulation, Utterance, say
 from streamsim.testing import seconds, tiny_query, tiny_simulation
 from streamsim_protocol import messages as wire
@@ -82,11 +83,69 @@ def test_harness_first_then_due_then_parts(tmp_path: Path) -> None:
     assert lines[2] == "harness: its share of an answer's time: 1.5% (median)"  # 3 of 203 ms
     assert lines[4].startswith("agent: real-time factor 0.195")  # 13 × 0.01 + 12 × 0.2 of 13 s
     assert row(text, "task", "due", "→", "final") == ["12", "0", "0.203", "0.203"]
-    assert row(text, "task", "due", "→", "first") == ["12", "0", "0.203", "0.203"]
+    assert "first = final; sent = due (to the digit shown)" in lines
     n, dispatch, transport, waited, service, stale, backlog, missed = lines[-2].split()[1:]
     assert (n, dispatch, transport, waited, service) == ("12", "0.000", "0.003", "0.000", "0.200")
     assert (stale, backlog, missed) == ("0.703", "0", "0")
     assert lines[-1] == "n too small for p90, p95, p99 (need 64, 130, 662)"
+
+
+def rows_of(*records: SessionRecord | None) -> tuple[list[str], str]:
+    """The intervals in the table of such sessions, ``PROBE FROM TO`` each, and what it says of others."""
+    output = io.StringIO()
+    print_latency(
+        latency_figures([record for record in records if record is not None]),
+        Console(file=output, width=100),
+    )
+    rows = [line.split() for line in output.getvalue().splitlines() if " → " in line]
+    (same,) = [line for line in output.getvalue().splitlines() if "to the digit shown" in line] or [""]
+    return [f"{row[0]} {row[1]} {row[3]}" for row in rows if row[0] in ("task", "status", "cause")], same
+
+
+def talk(*, chain: Chain, late_ms: int = 0, pieces_ms: tuple[int, ...] = (200,)) -> SessionRecord | None:
+    """A session of three queries, its task probes sent so late, its answers in pieces."""
+
+    def answer(probe: wire.ProbeMessage) -> Utterance:
+        said = tuple((place * MS, "A" if n == 0 else " ") for n, place in enumerate(pieces_ms))
+        return Utterance(service_ns=pieces_ms[-1] * MS, pieces=said)
+
+    agent = SimulatedAgent(observe=lambda k: 10 * MS, answer=answer)
+    asked = [tiny_query(f"q{number}", number + 0.5) for number in range(3)]
+    played = tiny_simulation(asked, agent, samples=4, chain=chain, to_agent_ns=MS, audited=False).run()
+    late = Instant(late_ms * MS, late_ms * MS)
+    return read_record(
+        (Instant(at.media_ns + late.media_ns, at.wall_ns + late.wall_ns), event)
+        if isinstance(event, ProbeSent) and event.probe == "task"
+        else (at, event)
+        for at, event in played.events
+    )
+
+
+class TestRowsThatReadLikeOthers:
+    """They are left out, and what is equal is said once."""
+
+    def test_none(self) -> None:
+        record = talk(chain="task", late_ms=20, pieces_ms=(50, 200))
+        assert rows_of(record) == (
+            ["task due first", "task due final", "task sent first", "task sent final"],
+            "",
+        )
+
+    def test_an_answer_that_comes_at_once(self) -> None:
+        rows, same = rows_of(talk(chain="task", late_ms=20))
+        assert (rows, same) == (["task due final", "task sent final"], "first = final (to the digit shown)")
+
+    def test_a_probe_that_is_sent_when_it_is_due(self) -> None:
+        rows, same = rows_of(talk(chain="task", pieces_ms=(50, 200)))
+        assert (rows, same) == (["task due first", "task due final"], "sent = due (to the digit shown)")
+
+    def test_some_kinds_of_probe(self) -> None:
+        rows, same = rows_of(talk(chain="full", late_ms=20, pieces_ms=(50, 200)))
+        assert rows == [
+            *("task due first", "task due final", "task sent first", "task sent final"),
+            *("status due first", "status due final"),
+        ]
+        assert same == "sent = due for status (to the digit shown)"
 
 
 def test_percentiles_that_n_does_not_carry_are_told_once(tmp_path: Path) -> None:
@@ -119,7 +178,7 @@ def test_the_tables_fit_a_terminal_of_80_columns(tmp_path: Path) -> None:
         audited=False,
     )
     table = text[text.index("latency in seconds") : text.index("n too small")]
-    assert len(table.splitlines()) == 1 + (1 + 3 * 4) + 1 + (1 + 3)
+    assert len(table.splitlines()) == 1 + (1 + 3) + 1 + 1 + (1 + 3)
 
 
 def test_repeats_of_all_kinds_of_probe_are_one_line() -> None:
@@ -149,7 +208,7 @@ def test_what_was_not_measured_is_told_once_with_its_reason(tmp_path: Path) -> N
     text = show_time(tmp_path / "run")
     assert "unknown" not in text
     assert lines_of(text, "harness: ") == [
-        "1 releases, 0 late; lateness p50 0.0 ms, max 0.0 ms",
+        "1 release, 0 late; lateness p50 0.0 ms, max 0.0 ms",
         "not measured: way to the agent and share of an answer's time (no probe was answered); "
         "loop lag (told at a session's end: none came to it)",
     ]

@@ -377,3 +377,33 @@ def test_what_was_changed_is_told_above_all(
     journal_path(run, "e2", 1, 1).unlink()
     with pytest.raises(RunError, match=r"that could be played again: e1.1.1.jsonl: the chain is broken"):
         rescore_run(run, Change())
+
+
+def test_of_nothing_there_are_no_scores(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(dataset, tmp_path / "run")
+    write_session(run, "e1", [("BA", "timed_out"), ("BCB", "timed_out")], behind=b"")
+    assert main(["score", str(run)]) == 0
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("nothing was answered: no scores\n", "")
+    report_run(run, as_json=False)
+    out = capsys.readouterr().out
+    assert "nothing was answered: no scores\n" in out and "Storm-BR" not in out and "partial" not in out
+    assert f"next: streamsim serve --resume --out {run}" in out
+    kept = json.loads((run / "scores.json").read_text())
+    assert (kept["partial"], kept["task_accuracy"]) == ({"answered": 0, "planned": 4}, 0.0)
+
+
+def test_no_line_is_wrapped_where_nobody_sees_it(
+    dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Piped, a line is as long as what it says."""
+    run = make_run(dataset, tmp_path / "run", episodes=("e1",))
+    write_session(run, "e1", ALL_RIGHT, behind=b"")
+    profile = tmp_path / "p.toml"
+    profile.write_text(f'name = "{"long " * 30}"\nframe_s = 0\ntask_s = 0\nstatus_s = 0\ncause_s = 0\n')
+    assert main(["rescore", str(run), "--service-profile", str(profile)]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("1 session played again in simulated time: ")
+    assert first.endswith("long " * 30)

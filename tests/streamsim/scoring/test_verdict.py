@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -40,9 +41,9 @@ def record_of(events: Events) -> SessionRecord:
     return record
 
 
-def verdict_of(*sessions: Events, planned: int | None = None) -> Verdict:
+def verdict_of(*sessions: Events, planned: int | None = None, unplayed: Sequence[str] = ()) -> Verdict:
     records = [record_of(events) for events in sessions]
-    return judge(records, planned=len(records) if planned is None else planned)
+    return judge(records, planned=len(records) if planned is None else planned, unplayed=unplayed)
 
 
 def with_report(events: Events, **report: Any) -> Events:
@@ -81,7 +82,7 @@ def test_an_early_release_is_invalid() -> None:
     events[index] = (at, msgspec.structs.replace(frame, media_ns=frame.media_ns + 1))
     verdict = verdict_of(events)
     assert verdict.grade == "INVALID"
-    assert verdict.reasons == ("1 releases before they were due",)
+    assert verdict.reasons == ("1 release before due",)
 
 
 @pytest.mark.parametrize(("late", "grade"), [(0, "VALID"), (1, "DEGRADED"), (2, "INVALID")])
@@ -118,7 +119,7 @@ def test_a_slow_decoder_counts_in_realtime_and_is_waited_for_in_skip() -> None:
 
     realtime = verdict_of(play(decoded_ns=decoded))
     assert realtime.grade == "DEGRADED"
-    assert any("the decoder was behind: 1 releases" in reason for reason in realtime.reasons)
+    assert any("the decoder was behind: 1 release waited" in reason for reason in realtime.reasons)
     in_skip = record_of(play(decoded_ns=decoded, clock="skip"))
     assert in_skip.decoder_hold_ns > seconds(9)
     assert judge([in_skip], planned=1).grade == "VALID"
@@ -134,7 +135,7 @@ def test_a_slow_decoder_counts_in_realtime_and_is_waited_for_in_skip() -> None:
             "DEGRADED",
             "the event loop of the agent's runtime lagged by 101 ms",
         ),
-        ({"damaged_pictures": 3}, "DEGRADED", "3 damaged pictures in 1 videos, the first in episode"),
+        ({"damaged_pictures": 3}, "DEGRADED", "3 damaged pictures in 1 video, the first in episode"),
     ],
 )
 def test_what_the_harness_reports(report: dict[str, int], grade: str, reason: str) -> None:
@@ -167,7 +168,7 @@ def test_durations_longer_than_the_interval_around_them_are_another_clocks() -> 
     for service_ns, grade in ((11 * MS, "VALID"), (11 * MS + 20_000, "INVALID")):
         events[index] = (at, msgspec.structs.replace(settled, service_ns=service_ns))
         assert verdict_of(events).grade == grade
-    assert "1 durations told by the agent exceed" in verdict_of(events).reasons[0]
+    assert "1 duration of the agent's longer than the server's interval" in verdict_of(events).reasons[0]
 
 
 def test_instants_against_the_pair_are_invalid() -> None:
@@ -176,7 +177,7 @@ def test_instants_against_the_pair_are_invalid() -> None:
     events[30] = (Instant(at.wall_ns + 5, at.media_ns), event)
     verdict = verdict_of(events)
     assert verdict.grade == "INVALID"
-    assert verdict.reasons[0].startswith("1 instants contradict the session's clock, the first in episode")
+    assert verdict.reasons[0].startswith("1 contradiction to the session's clock, the first in episode")
 
 
 def test_sessions_under_different_clocks_are_no_run() -> None:
@@ -185,11 +186,26 @@ def test_sessions_under_different_clocks_are_no_run() -> None:
     assert verdict.reasons == ("sessions under different clocks: lockstep, realtime",)
 
 
-@pytest.mark.parametrize("code", ["lockstep_timeout", "drain_timeout"])
-def test_guards_that_fired_mark_the_run(code: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "one", "two"),
+    [
+        ("lockstep_timeout", "1 answer ran into", "2 answers ran into"),
+        ("drain_timeout", "1 session cut off by", "2 sessions cut off by"),
+    ],
+)
+def test_guards_that_fired_mark_the_run(code: str, one: str, two: str) -> None:
     events = play(clock="lockstep")
-    events.insert(-1, (events[-1][0], WarningRaised(code=code, detail="")))
-    assert verdict_of(events).grade == "DEGRADED"
+    for said in (one, two):
+        events.insert(-1, (events[-1][0], WarningRaised(code=code, detail="")))
+        verdict = verdict_of(events)
+        assert verdict.grade == "DEGRADED" and verdict.reasons[0].startswith(said)
+
+
+def test_many_that_were_not_played_are_counted_and_some_named() -> None:
+    verdict = verdict_of(play(), planned=11, unplayed=[f"e{number}" for number in range(10)])
+    (reason,) = verdict.reasons
+    assert reason.startswith("10 of 11 sessions not played to the end: e0 (not played), e1 (not played), ")
+    assert reason.endswith(", e7 (not played), and 2 more")
 
 
 def test_what_was_not_played_to_its_end() -> None:
@@ -200,7 +216,8 @@ def test_what_was_not_played_to_its_end() -> None:
     hung: Events = [*rest, (at, SessionEnded(reason="hung"))]
     assert verdict_of(whole, planned=1).grade == "VALID"
     assert verdict_of(whole, hung, planned=2).grade == "VALID"  # the agent's own end
-    for sessions in ([killed], [interrupted], []):
-        verdict = verdict_of(whole, *sessions, planned=2)
+    names = {"episode (no end: the server was killed)": [killed], "episode (interrupted)": [interrupted]}
+    for name, sessions in {**names, "b (not played)": []}.items():
+        verdict = verdict_of(whole, *sessions, planned=2, unplayed=["b"] if not sessions else [])
         assert verdict.grade == "DEGRADED"
-        assert verdict.reasons == ("1 of 2 sessions were not played to their end",)
+        assert verdict.reasons == (f"1 of 2 sessions not played to the end: {name}",)
