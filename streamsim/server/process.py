@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from streamsim.journal.folder import AgentSpec
+from streamsim.server.agent_log import AgentLog
 
 TERM_GRACE_S = 2.0
 
@@ -17,9 +18,10 @@ TERM_GRACE_S = 2.0
 class AgentProcess:
     """One agent process of a lane; what it prints goes to ``log``."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, log: AgentLog) -> None:
         self._process = process
-        self.log = log
+        self._log = log
+        self._log_keeper = asyncio.create_task(log.keep_short())
 
     @classmethod
     async def start(
@@ -32,8 +34,8 @@ class AgentProcess:
         arguments = [
             part for key, value in agent.arguments.items() for part in ("--agent-arg", f"{key}={value}")
         ]
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        output = AgentLog(log)
+        try:
             process = await asyncio.create_subprocess_exec(
                 agent.python or sys.executable,
                 "-m",
@@ -46,12 +48,15 @@ class AgentProcess:
                 str(memory),
                 "--die-with-parent",
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=output.fileno(),
+                stderr=output.fileno(),
                 start_new_session=True,
                 env={**os.environ, "STREAMSIM_LANE": str(lane), "STREAMSIM_LANES": str(lanes)},
             )
-        return cls(process, log)
+        except BaseException:
+            output.close()
+            raise
+        return cls(process, output)
 
     @property
     def pid(self) -> int:
@@ -73,7 +78,7 @@ class AgentProcess:
         if code is None:
             return "the agent process still runs"
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
-        return f"the agent process {how}{' ' if when else ''}{when}, see logs/{self.log.name}"
+        return f"the agent process {how}{' ' if when else ''}{when}, see logs/{self._log.path.name}"
 
     async def stop(self, grace_s: float = TERM_GRACE_S) -> None:
         """End it and all that it started: first asked, then forced."""
@@ -84,6 +89,11 @@ class AgentProcess:
                 await asyncio.wait_for(self._process.wait(), grace_s)
         self._signal(signal.SIGKILL)
         await self._process.wait()
+        self._log_keeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            await self._log_keeper
+        with contextlib.suppress(OSError):  # a full disk: the log is as long as it is
+            self._log.close()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
