@@ -30,6 +30,7 @@ from streamsim.events import (
     WorkingChanged,
 )
 from streamsim.journal.pairs import ClockPairs, Contradiction
+from streamsim.plural import counted
 from streamsim_protocol.messages import FIRST_UNPROMPTED_TURN, VISIBILITY_TOLERANCE_NS
 
 SCALED_TOLERANCE_NS = 1_000
@@ -177,7 +178,7 @@ class DeliveryCheck:
             return Contradiction(f"{what} with digest {frame.digest!r}", "64 hex digits")
         if len(self._in_flight) >= self._started.credit:
             return Contradiction(
-                f"{what} with {len(self._in_flight)} frames unacknowledged",
+                f"{what} with {counted(len(self._in_flight), 'frame')} unacknowledged",
                 f"fewer than {self._started.credit}",
             )
         self._in_flight.append(frame.seq)
@@ -251,10 +252,13 @@ class DeliveryCheck:
 
     def _end_media(self, ended: MediaEnded) -> Contradiction | None:
         if ended.samples != self._next_k:
-            return Contradiction(f"the end of media after {ended.samples} samples", f"{self._next_k}")
+            return Contradiction(
+                f"the end of media after {counted(ended.samples, 'sample')}", f"{self._next_k}"
+            )
         if self._asked != len(self._plans):
             return Contradiction(
-                f"the end of media after {self._asked} queries", f"all {len(self._plans)} asked before"
+                f"the end of media after {counted(self._asked, 'query')}",
+                f"all {len(self._plans)} asked before",
             )
         return None
 

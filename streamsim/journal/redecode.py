@@ -26,6 +26,7 @@ from streamsim.events import FrameSent, GapSent, MediaEnded, ProbeSent
 from streamsim.journal.folder import RunConfig, RunFile, encoder_versions, read_last_attempts, read_run_file
 from streamsim.journal.read import JournalFile
 from streamsim.journal.verify import Offence
+from streamsim.plural import counted
 from streamsim.prompts import Prompts, load_prompts
 from streamsim.timeline import Timeline
 from streamsim_protocol.messages import VISIBILITY_TOLERANCE_NS
@@ -163,13 +164,16 @@ class _Comparison:
         if probe.probe != "task" or self._released >= bisect_right(self._times_ns, self._due_ns[probe.query]):
             return None
         missing = f"sample {self._released} of {self._times_ns[self._released]} ns, which the video has"
-        return f"{probe.query} asked after {self._released} samples", f"{missing}, before it"
+        return f"{probe.query} asked after {counted(self._released, 'sample')}", f"{missing}, before it"
 
     def _compare_end(self, ended: MediaEnded) -> tuple[str, str] | None:
         there = len(self._times_ns)
         if ended.samples == there:
             return None
-        return f"the end of media after {ended.samples} samples", f"{there}, as many as the video has"
+        return (
+            f"the end of media after {counted(ended.samples, 'sample')}",
+            f"{there}, as many as the video has",
+        )
 
     def _compare_probe(self, probe: ProbeSent) -> tuple[str, str] | None:
         query: EpisodeQuery = self._queries[probe.query]

@@ -238,7 +238,7 @@ class _Walk:
             return Contradiction(session, "a session of the run; move a stray file out of sessions/")
         planned = self._run_file.queries.get(started.episode, len(started.queries))
         if len(started.queries) != planned:
-            return Contradiction(f"{len(started.queries)} queries", f"{planned}")
+            return Contradiction(counted(len(started.queries), "query"), f"{planned}")
         return None
 
 

@@ -10,6 +10,7 @@ from streamsim.episodes.formats.imported import locate_under
 from streamsim.episodes.formats.row import RowFile, read_json_rows
 from streamsim.episodes.formats.storm import import_storm
 from streamsim.errors import DatasetError
+from streamsim.plural import counted
 from streamsim.reading import Reader
 from streamsim.scoring.answers import join_exact
 from streamsim.scoring.predictions import PredictionOrder, parse_predictions
@@ -36,7 +37,8 @@ def score_predictions(
     illegal = errors(imported.findings)
     if illegal:
         raise DatasetError(
-            f"{imported.refused} illegal rows in the questions; mend or remove them; the first: "
+            f"{counted(imported.refused, 'illegal row')} in the questions: mend or remove; "
+            "the first: "
             f"{str(illegal[0]).removeprefix('error: ')}"
         )
     key = {entry.id: entry for entry in imported.key}

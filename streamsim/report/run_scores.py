@@ -18,6 +18,7 @@ from streamsim.episodes.rule import key_faults
 from streamsim.errors import DatasetError, RunError
 from streamsim.journal.folder import RunFile, altered_journals, read_run_file, read_sessions
 from streamsim.journal.read import JournalFile
+from streamsim.plural import counted
 from streamsim.reading import Reader
 from streamsim.scoring.answers import join_run, partial_notice
 from streamsim.scoring.journals import SessionAnswers, read_session
@@ -151,10 +152,10 @@ def _coverage_notices(
         notices.append(unanswered)
     if len(planned) < len(key):
         notices.append(
-            f"partial: {len(planned)} of {len(key)} queries of the dataset were played; "
+            f"partial: {len(planned)} of {counted(len(key), 'query')} of the dataset played; "
             "the figures are over these"
         )
     open_queries = sum(entry.answer_index is None for entry in planned.values())
     if open_queries:
-        notices.append(f"{open_queries} queries without options are not in these figures")
+        notices.append(f"not in these figures: {counted(open_queries, 'query')} without options")
     return notices

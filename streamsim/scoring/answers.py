@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from streamsim.episodes.episode import CAUSES, KeyEntry, Status
 from streamsim.errors import DatasetError, UsageError
+from streamsim.plural import counted
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Letter k names option k, in presented order."""
@@ -106,7 +107,7 @@ def join_run(predictions: Iterable[Prediction], key: Mapping[str, KeyEntry]) -> 
     extra = [id for id in by_id if id not in key]
     if extra:
         raise UsageError(
-            f"{len(extra)} queries of the run are not in the answer key: {_named(extra)}; "
+            f"{counted(len(extra), 'query')} of the run not in the answer key: {_named(extra)}; "
             "expected the dataset that was run, unchanged"
         )
     return [

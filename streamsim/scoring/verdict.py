@@ -147,8 +147,8 @@ def _judge_lateness(records: Sequence[SessionRecord]) -> Iterator[_Finding]:
         starved = sum(release.held_by == "decoder" for release in late)
         yield _Finding(
             "INVALID" if share > LATE_INVALID_SHARE else "DEGRADED",
-            f"{len(late)} of {len(releases)} releases more than {LATE_NS / 1e6:.0f} ms late ({share:.1%}), "
-            f"the longest {longest / 1e9:.2f} s"
+            f"{len(late)} of {counted(len(releases), 'release')} more than {LATE_NS / 1e6:.0f} ms late "
+            f"({share:.1%}), the longest {longest / 1e9:.2f} s"
             + (f"; {starved} of them waited for the decoder" if starved else ""),
             "play fewer --sessions at a time, or stop what else runs on this machine",
         )

@@ -32,6 +32,7 @@ from streamsim.events import (
     WarningRaised,
     WorkingChanged,
 )
+from streamsim.plural import counted
 from streamsim.prompts import Prompts
 from streamsim.reading import Reader
 from streamsim.session.config import SessionConfig
@@ -404,7 +405,7 @@ class Session:
 
     def _stop_draining(self, now: Instant) -> None:
         self._drained = True
-        detail = f"{self._window.unsettled} frames were unsettled when the drain timeout fired"
+        detail = f"{counted(self._window.unsettled, 'frame')} unsettled when the drain timeout fired"
         self.warn(now, "drain_timeout", detail)
         self._dialogue.fence_all("timed_out", now)
         self._send_end("completed", now)

@@ -276,7 +276,7 @@ class TestDrain:
         assert told(simulation, WarningRaised)[0] == (
             612.0,
             WarningRaised(
-                code="drain_timeout", detail="3 frames were unsettled when the drain timeout fired"
+                code="drain_timeout", detail="3 frames unsettled when the drain timeout fired"
             ),
         )
         at_s, ended = end(simulation)

@@ -103,7 +103,7 @@ def test_answers_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (["--questions", "Q"], "together, got one of them"),
         (["--questions", "Q", "--predictions", "P"], "exactly the 4 choice questions, found 3 missing: 'q1'"),
         (["--questions", "Q", "--predictions", "TORN"], "torn.jsonl:2"),
-        (["--questions", "ILLEGAL", "--predictions", "P"], "1 illegal rows in the questions; mend or"),
+        (["--questions", "ILLEGAL", "--predictions", "P"], "1 illegal row in the questions: mend or"),
         (["--questions", "Q", "--predictions", "P", "--reader", "lax"], "no reader 'lax': expected one of"),
         (["RUN"], "no run at"),
     ],

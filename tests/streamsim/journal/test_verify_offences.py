@@ -266,7 +266,7 @@ PLANTED: dict[str, tuple[wire.ClockMode, Edit, str]] = {
     "fewer queries": (
         "realtime",
         change("SessionStarted", {}, queries=lambda queries: queries[:1]),
-        "1 queries",
+        "1 query",
     ),
 }
 

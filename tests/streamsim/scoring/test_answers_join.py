@@ -71,7 +71,7 @@ def test_in_a_run_what_is_unanswered_counts_as_wrong() -> None:
 
 
 def test_a_run_of_another_dataset_is_refused() -> None:
-    with pytest.raises(UsageError, match="1 queries of the run are not in the answer key: 'x'"):
+    with pytest.raises(UsageError, match="1 query of the run not in the answer key: 'x'"):
         join_run([Prediction(id="x", answer_index=0)], key(entry("q0")))
 
 
