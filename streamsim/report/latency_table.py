@@ -12,6 +12,7 @@ from rich.table import Table
 from streamsim.plural import counted
 from streamsim.report.console import say
 from streamsim.report.run_summary import RunSummary
+from streamsim.scoring.latency import PROBES
 from streamsim.scoring.spread import PERCENTILE_NEEDS
 from streamsim.scoring.verdict import RESUME_HINT
 
@@ -89,15 +90,16 @@ def print_latency(
     if withheld is not None:
         say(console, f"latency withheld: {withheld}")
         return
-    if not latency:
+    if not latency and not recorded:
         say(console, "latency: no figures: no probe was asked, or only such as the run's own end cut off")
         return
     if recorded is not None and "withheld" in recorded:
         say(console, f"latency as recorded is withheld: {recorded['withheld']}")
         recorded = None
-    pairs = {
-        probe: _Pair(None if recorded is None else recorded.get(probe), figures)
-        for probe, figures in latency.items()
+    pairs: dict[str, _Pair] = {
+        probe: _Pair(before=(recorded or {}).get(probe), after=latency.get(probe), both=recorded is not None)
+        for probe in PROBES
+        if probe in latency or probe in (recorded or {})
     }
     both = "; “recorded → rescored” where they differ" if recorded is not None else ""
     say(console, f"latency in seconds, on the server's clock; n holds unanswered probes{both}:")
@@ -120,22 +122,25 @@ def print_latency(
         say(console, line)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
-    """The figures of one kind of probe, and what they were in the recorded run, if that is shown too."""
+    """The figures of one kind of probe; if ``both`` are shown, also those of the recorded run before it.
+
+    None where this kind was never asked.
+    """
 
     before: Mapping[str, Any] | None
-    after: Mapping[str, Any]
+    after: Mapping[str, Any] | None
+    both: bool
 
     def show(self, cell: Callable[[Mapping[str, Any]], str]) -> str:
         """The cell of both, once where it is the same."""
-        after = cell(self.after)
-        before = after if self.before is None else cell(self.before)
-        return after if before == after else f"{before} → {after}"
+        before, after = ("–" if figures is None else cell(figures) for figures in (self.before, self.after))
+        return f"{before} → {after}" if self.both and before != after else after
 
     @property
     def figures(self) -> Iterator[Mapping[str, Any]]:
-        """Those of both."""
+        """Those that there are."""
         yield from (figures for figures in (self.before, self.after) if figures is not None)
 
 
@@ -171,7 +176,7 @@ def _span_table(pairs: Mapping[str, _Pair]) -> tuple[Table, str]:
 def _part_table(pairs: Mapping[str, _Pair]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("probe")
-    first = next(iter(pairs.values())).after
+    first = next(figures for pair in pairs.values() for figures in pair.figures)
     deadlines = "/".join(f"{missed['deadline_s']:g}" for missed in first["missed"])
     for name in ("n", *PARTS.values(), "stale", "backlog", f"over {deadlines} s"):
         table.add_column(name, justify="right")

@@ -148,6 +148,26 @@ class TestRowsThatReadLikeOthers:
         assert same == "sent = due for status (to the digit shown)"
 
 
+def test_probes_of_one_run_only() -> None:
+    """With a deadline that nothing met, no status was asked: there is nothing before, not the same."""
+    recorded, rescored = (
+        latency_figures([record]) for chain in ("task", "full") if (record := talk(chain=chain))
+    )
+
+    def shown(latency: dict[str, object], before: dict[str, object]) -> str:
+        output = io.StringIO()
+        print_latency(latency, Console(file=output, width=160), recorded=before)
+        return output.getvalue()
+
+    after = shown(rescored, recorded)
+    assert row(after, "task", "due", "→", "final") == ["3", "0", "0.201", "0.201"]
+    assert row(after, "status", "due", "→", "final")[:6] == ["–", "→", "3", "–", "→", "0"]
+    assert row(shown(recorded, rescored), "status", "due", "→", "final")[:6] == ["3", "→", "–", "0", "→", "–"]
+    assert row(shown({}, recorded), "task", "due", "→", "final")[:3] == ["3", "→", "–"]
+    assert row(shown(recorded, {}), "task", "due", "→", "final")[:3] == ["–", "→", "3"]
+    assert shown({}, {}).startswith("latency: no figures: no probe was asked")
+
+
 def test_percentiles_that_n_does_not_carry_are_told_once(tmp_path: Path) -> None:
     text = show(tmp_path, queries=64, uncertain=3, chain="full", answer_ms=20)
     assert [line for line in text.splitlines() if "too small" in line] == [
