@@ -275,9 +275,7 @@ class TestDrain:
         simulation = tiny_simulation([], agent, samples=13).run()
         assert told(simulation, WarningRaised)[0] == (
             612.0,
-            WarningRaised(
-                code="drain_timeout", detail="3 frames unsettled when the drain timeout fired"
-            ),
+            WarningRaised(code="drain_timeout", detail="3 frames unsettled when the drain timeout fired"),
         )
         at_s, ended = end(simulation)
         assert (at_s, ended.reason, ended.unsettled_frames) == (672.0, "completed", 2)
