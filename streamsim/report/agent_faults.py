@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from streamsim.chain import MAX_TURN_CHARS
 from streamsim.events import AgentFailed, AnyEvent, FrameSettled, ProbeSent, TurnClosed, TurnEnded
 from streamsim.journal.read import JournalFile
-from streamsim.report.raised import describe_raised
+from streamsim.raised import describe_raised
 
 MAX_NAMED = 8
 _METHODS = {"load": "__init__"}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from streamsim.chain import MAX_TURN_CHARS
 from streamsim.events import AgentFailed, AnyEvent, FrameSettled, TurnClosed, TurnEnded
-from streamsim.report.raised import describe_raised
+from streamsim.raised import describe_raised
 
 MAX_KINDS = 20
 """So many are told; an agent whose every message differs is not quoted for ever."""

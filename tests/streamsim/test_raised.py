@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streamsim.report.raised import MAX_SHOWN_CHARS, describe_raised
+from streamsim.raised import MAX_SHOWN_CHARS, describe_raised
 
 CUDA = (
     "CUDA error: out of memory\n"
