@@ -233,6 +233,11 @@ class AgentFailed(Event, frozen=True, kw_only=True, tag="AgentFailed"):
     phase: Phase
     error: str
 
+    @property
+    def method(self) -> str:
+        """The phase by the name that an agent's author gave it."""
+        return "__init__" if self.phase == "load" else self.phase
+
 
 class WarningRaised(Event, frozen=True, kw_only=True, tag="WarningRaised"):
     """Something a reader of the figures must know. ``code`` is stable, ``detail`` is for people."""

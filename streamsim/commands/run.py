@@ -34,7 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     """How the agent is made."""
-    parser.add_argument("--agent-arg", action="append", metavar="KEY=VALUE", help="an argument of the agent")
+    parser.add_argument(
+        "--agent-arg",
+        dest="agent_arguments",
+        action="append",
+        metavar="KEY=VALUE",
+        help="an argument of the agent",
+    )
     parser.add_argument(
         "--agent-python", metavar="PATH", help="the interpreter of the agent's own environment"
     )
@@ -43,7 +49,8 @@ def add_agent_arguments(parser: argparse.ArgumentParser) -> None:
 def add_run_arguments(parser: argparse.ArgumentParser, *, serving: bool = False) -> None:
     """What fixes a run; ``serving``: somebody else starts the agents.
 
-    What is not given stays None: then it is as by default or, with ``--resume``, as the run has it.
+    Their destinations are the fields of ``RunOptions``. What is not given stays None: then it is as by
+    default or, with ``--resume``, as the run has it.
     """
     default = RunOptions(dataset=Path(), agent=None)
     suffix, anew = ("serve", "--sessions, --host, --port") if serving else ("AGENT", "--sessions, --port")
@@ -71,7 +78,13 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, serving: bool = False)
     new("--rate", type=float, metavar="R", help=f"of --clock scaled ({default.rate:g})")
     new("--sessions", type=int, metavar="N", help=f"concurrent sessions ({default.sessions})")
     new("--repeat", type=int, metavar="N", help=f"play every episode N times ({default.repeat})")
-    new("--episode", action="append", metavar="ID", help="play this episode (may be repeated)")
+    new(
+        "--episode",
+        dest="episodes",
+        action="append",
+        metavar="ID",
+        help="play this episode (may be repeated)",
+    )
     new("--limit", type=int, metavar="N", help="play the first N episodes")
     new("--available", action="store_true", help="play the episodes whose videos are there (partial)")
     new("--history", choices=("frozen", "live"), help=f"default: {default.history}")
@@ -91,16 +104,31 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, serving: bool = False)
     new("--reader", help=f"how letters are read: {default.reader} (default), storm-evaluator")
     new("--port", type=int, metavar="N", help=f"{default.port} (default) is any free one")
     new("--credit", type=int, metavar="N", help=f"frames in flight ({default.credit})")
-    new("--credit-timeout", type=float, metavar="S", help=f"{default.credit_timeout_s:g} s")
-    new("--ready-timeout", type=float, metavar="S", help=f"{default.ready_timeout_s:g} s")
+    new(
+        "--credit-timeout",
+        dest="credit_timeout_s",
+        type=float,
+        metavar="S",
+        help=f"{default.credit_timeout_s:g} s",
+    )
+    new(
+        "--ready-timeout",
+        dest="ready_timeout_s",
+        type=float,
+        metavar="S",
+        help=f"{default.ready_timeout_s:g} s",
+    )
     new(
         "--answer-timeout",
+        dest="answer_timeout_s",
         type=float,
         metavar="S",
         help=f"cut an answer off S seconds after due: {default.answer_timeout:g} s "
         f"(lockstep: a guard of {LOCKSTEP_ANSWER_TIMEOUT_S:g} s)",
     )
-    new("--hang-timeout", type=float, metavar="S", help=f"{default.hang_timeout_s:g} s")
+    new(
+        "--hang-timeout", dest="hang_timeout_s", type=float, metavar="S", help=f"{default.hang_timeout_s:g} s"
+    )
     new(
         "--deadline",
         type=_deadline,
@@ -110,56 +138,26 @@ def add_run_arguments(parser: argparse.ArgumentParser, *, serving: bool = False)
         help="only count the answers later than S seconds after due; --answer-timeout is what cuts off "
         "(may be repeated; default 1, 2 and 5)",
     )
-    new("--drain-timeout", type=float, metavar="S", help=f"{default.drain_timeout_s:g} s")
-
-
-_OPTIONS = {
-    "dataset": "dataset",
-    "agent": "agent",
-    "agent_arg": "agent_arguments",
-    "agent_python": "agent_python",
-    "clock": "clock",
-    "rate": "rate",
-    "sessions": "sessions",
-    "repeat": "repeat",
-    "episode": "episodes",
-    "limit": "limit",
-    "history": "history",
-    "chain": "chain",
-    "frames": "frames",
-    "fps": "fps",
-    "pixel_budget": "pixel_budget",
-    "encoding": "encoding",
-    "quality": "quality",
-    "sampling": "sampling",
-    "seed": "seed",
-    "prompts": "prompts",
-    "reader": "reader",
-    "host": "host",
-    "port": "port",
-    "credit": "credit",
-    "credit_timeout": "credit_timeout_s",
-    "ready_timeout": "ready_timeout_s",
-    "answer_timeout": "answer_timeout_s",
-    "hang_timeout": "hang_timeout_s",
-    "drain_timeout": "drain_timeout_s",
-}
-"""The names on the command line and in ``RunOptions``."""
+    new(
+        "--drain-timeout",
+        dest="drain_timeout_s",
+        type=float,
+        metavar="S",
+        help=f"{default.drain_timeout_s:g} s",
+    )
 
 
 def read_options(args: argparse.Namespace) -> RunOptions:
     """The options as plain data: what was given, the rest as by default or as the resumed run has it."""
     given: dict[str, Any] = {}
-    for name, field in _OPTIONS.items():
-        value = getattr(args, name, None)
+    for field in dataclasses.fields(RunOptions):
+        value = getattr(args, field.name, None)
         if value is not None:
-            given[field] = tuple(value) if isinstance(value, list) else value
-    if args.available:
-        given["available"] = True
+            given[field.name] = tuple(value) if isinstance(value, list) else value
     if not args.resume:
         if args.dataset is None:
             raise UsageError("expected DATASET, the folder of a dataset")
-        return RunOptions(**{"agent": None, **given}, out=args.out)
+        return RunOptions(**{"agent": None, **given})
     if args.out is None:
         raise UsageError("--resume: expected --out DIR, the run to go on with")
     from streamsim.launch.resuming import recorded_options
@@ -179,7 +177,7 @@ def read_options(args: argparse.Namespace) -> RunOptions:
 def execute(args: argparse.Namespace) -> int:
     """Plan, play, summarise, score."""
     from streamsim.launch.planning import plan_run
-    from streamsim.report.console import notice
+    from streamsim.notice import notice
 
     options = read_options(args)
     if options.agent is None:
@@ -220,7 +218,7 @@ def play_and_report(
     """
     from streamsim.launch.planning import PlannedRun
     from streamsim.launch.running import play
-    from streamsim.report.console import notice
+    from streamsim.notice import notice
     from streamsim.report.run_report import report_run
     from streamsim.scoring.latency import DEADLINES_S
 

@@ -81,10 +81,10 @@ def plan_run(options: RunOptions, *, dry: bool = False) -> PlannedRun:
     check_prompts(options.prompts, [dataset.episodes[index] for index in chosen])
     folder = options.out or default_folder(options.agent)
     if options.resume:
-        run_file = reopen(folder, config, dataset)
+        run_file, sessions = reopen(folder, config, dataset)
         if not dry:
             restore_folders(folder)
-        jobs, complete = remaining_jobs(folder, dataset, chosen, config.repeat)
+        jobs, complete = remaining_jobs(folder, sessions, dataset, chosen, config.repeat)
     else:
         if folder.exists():
             raise RunError(describe_existing(folder))

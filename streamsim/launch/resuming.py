@@ -14,10 +14,10 @@ from streamsim.journal.folder import (
     changed_videos,
     config_difference,
     next_attempt,
-    read_last_attempts,
     read_run_file,
     read_sessions,
 )
+from streamsim.journal.read import JournalFile
 from streamsim.launch.options import RunOptions
 from streamsim.server.plan import Job
 from streamsim.writing import cannot_write
@@ -63,8 +63,8 @@ def recorded_options(folder: Path) -> RunOptions:
     )
 
 
-def reopen(folder: Path, config: RunConfig, dataset: Dataset) -> RunFile:
-    """The run to go on with.
+def reopen(folder: Path, config: RunConfig, dataset: Dataset) -> tuple[RunFile, list[JournalFile]]:
+    """The run to go on with, and the attempts of its sessions that count.
 
     ``RunError`` if it has another configuration, other videos, or a journal that is not its own.
     """
@@ -82,8 +82,7 @@ def reopen(folder: Path, config: RunConfig, dataset: Dataset) -> RunFile:
             f"cannot resume {str(folder)!r} with other videos: {'; '.join(changed)} "
             "(put the videos back that the run began with, or start a new run)"
         )
-    read_sessions(folder, run_file)
-    return run_file
+    return run_file, read_sessions(folder, run_file)
 
 
 def restore_folders(folder: Path) -> None:
@@ -96,14 +95,13 @@ def restore_folders(folder: Path) -> None:
 
 
 def remaining_jobs(
-    folder: Path, dataset: Dataset, chosen: Sequence[int], repeats: int
+    folder: Path, sessions: Sequence[JournalFile], dataset: Dataset, chosen: Sequence[int], repeats: int
 ) -> tuple[tuple[Job, ...], int]:
-    """The sessions that are not complete, each as a new attempt, and how many are."""
-    done = {
-        (journal.started.episode, journal.started.repeat)
-        for journal in read_last_attempts(folder)
-        if journal.complete
-    }
+    """The sessions that are not complete, each as a new attempt, and how many are.
+
+    ``sessions`` are the attempts that count so far.
+    """
+    done = {(journal.started.episode, journal.started.repeat) for journal in sessions if journal.complete}
     jobs: list[Job] = []
     complete = 0
     for repeat in range(1, repeats + 1):

@@ -17,7 +17,8 @@ from streamsim.launch.child import ServerProcess
 from streamsim.launch.display import RunDisplay
 from streamsim.launch.keys import HELP, listening
 from streamsim.launch.planning import PlannedRun
-from streamsim.report.console import PatientConsole, notice
+from streamsim.notice import notice
+from streamsim.report.console import PatientConsole
 from streamsim.server.plan import listens_everywhere
 
 

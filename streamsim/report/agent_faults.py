@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from streamsim.chain import MAX_TURN_CHARS
 from streamsim.events import AgentFailed, AnyEvent, FrameSettled, ProbeSent, TurnClosed, TurnEnded
 from streamsim.journal.read import JournalFile
+from streamsim.plural import counted
 from streamsim.raised import describe_raised
 
 MAX_NAMED = 8
-_METHODS = {"load": "__init__"}
-"""What the contract calls a phase, by the name that an agent's author gave it."""
 
 
 class AgentFaults:
@@ -41,7 +40,7 @@ class AgentFaults:
             case ProbeSent():
                 self._queries[event.turn] = self._name(journal, event.query)
             case AgentFailed():
-                self._count(_METHODS.get(event.phase, event.phase), event.error, journal)
+                self._count(event.method, event.error, journal)
             case FrameSettled(outcome="failed", error=None):
                 self._failed_frames.append(self._name(journal, f"frame {event.k}"))
             case FrameSettled(error=str(error)):
@@ -69,29 +68,25 @@ class AgentFaults:
         """One line a kind; of what was raised, the most frequent first."""
         for (method, text), count in self._raised.most_common():
             yield (
-                f"the agent raised in {method}, {count} time{'s' * (count > 1)}: {text}; "
+                f"the agent raised in {method}, {counted(count, 'time')}: {text}; "
                 f"traceback in sessions/{self._first[method, text]}"
             )
         if self._too_long:
+            were, fail = ("was", "counts") if len(self._too_long) == 1 else ("were", "count")
             yield (
-                f"{_count_of(self._too_long, 'answer was', 'answers were')} too long "
-                f"(over {MAX_TURN_CHARS} characters) and "
-                f"{'counts' if len(self._too_long) == 1 else 'count'} as failed: {_names(self._too_long)}"
+                f"{counted(len(self._too_long), 'answer')} {were} too long "
+                f"(over {MAX_TURN_CHARS} characters) and {fail} as failed: {_names(self._too_long)}"
             )
         if self._failed:
             yield (
-                f"the agent gave up {_count_of(self._failed, 'answer', 'answers')} "
+                f"the agent gave up {counted(len(self._failed), 'answer')} "
                 f"without a reason: {_names(self._failed)}"
             )
         if self._failed_frames:
             yield (
-                f"the agent failed on {_count_of(self._failed_frames, 'frame', 'frames')} "
+                f"the agent failed on {counted(len(self._failed_frames), 'frame')} "
                 f"without a reason: {_names(self._failed_frames)}"
             )
-
-
-def _count_of(names: list[str], one: str, several: str) -> str:
-    return f"{len(names)} {one if len(names) == 1 else several}"
 
 
 def _names(names: list[str]) -> str:

@@ -12,11 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from streamsim.notice import notice
 from streamsim.writing import is_full
 from streamsim_protocol.terminal import for_terminal
-
-__all__ = ["PatientConsole", "notice", "report_console", "say"]
 
 
 class PatientConsole(Console):

@@ -11,8 +11,6 @@ from streamsim.raised import describe_raised
 
 MAX_KINDS = 20
 """So many are told; an agent whose every message differs is not quoted for ever."""
-_METHODS = {"load": "__init__"}
-"""What the contract calls a phase, by the name that an agent's author gave it."""
 _ENDING = frozenset({"load", "begin"})
 """Phases without which there is no session."""
 
@@ -21,9 +19,8 @@ def describe_failure(event: AnyEvent) -> str | None:
     """What failed, as ``the agent raised in METHOD: TYPE: MESSAGE (FILE:LINE)``; None if nothing did."""
     match event:
         case AgentFailed():
-            method = _METHODS.get(event.phase, event.phase)
             goes_on = "" if event.phase in _ENDING else "; the run goes on"
-            return f"the agent raised in {method}: {describe_raised(event.error)}{goes_on}"
+            return f"the agent raised in {event.method}: {describe_raised(event.error)}{goes_on}"
         case FrameSettled(outcome="failed", error=None):
             return "the agent failed on a frame without a reason; the run goes on"
         case FrameSettled(error=str(error)):

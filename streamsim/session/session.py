@@ -324,10 +324,10 @@ class Session:
                 if finite:
                     self._outgoing.record(now, StatsReported(values=finite))
             case wire.Failed():
-                self._outgoing.record(now, AgentFailed(phase=message.phase, error=message.error))
-                if message.phase in ("load", "begin"):
-                    method = "__init__" if message.phase == "load" else message.phase
-                    self._end("agent_failed", now, f"the agent raised in {method}")
+                failed = AgentFailed(phase=message.phase, error=message.error)
+                self._outgoing.record(now, failed)
+                if failed.phase in ("load", "begin"):
+                    self._end("agent_failed", now, f"the agent raised in {failed.method}")
             case wire.Bye():
                 self._end("completed", now, "", saved=message.saved, saved_bytes=message.saved_bytes)
             case _:
